@@ -1,0 +1,83 @@
+#ifndef TESSERA_BASE_DTYPE_HPP
+#define TESSERA_BASE_DTYPE_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tessera {
+
+/// Element type of a tensor. `bool_` takes one byte an element. bf16 and f16 are named, and have no arithmetic.
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
+
+/// Size of one element in bytes.
+constexpr std::size_t size_of(DType type) {
+  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 1};
+  return sizes[static_cast<std::size_t>(type)];
+}
+
+/// The name used in messages, plans and files: "f32", "i64", "bool".
+constexpr std::string_view name_of(DType type) {
+  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "i8", "i16", "i32", "i64", "u8", "bool"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+constexpr bool is_floating(DType type) {
+  return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
+}
+
+namespace detail {
+template <class T>
+struct DTypeOf {};
+template <>
+struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+template <>
+struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+template <>
+struct DTypeOf<std::int8_t> { static constexpr DType value = DType::i8; };
+template <>
+struct DTypeOf<std::int16_t> { static constexpr DType value = DType::i16; };
+template <>
+struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
+template <>
+struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
+template <>
+struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
+template <>
+struct DTypeOf<bool> { static constexpr DType value = DType::bool_; };
+}  // namespace detail
+
+/// A C++ type that a tensor can hold.
+template <class T>
+concept Element = requires { detail::DTypeOf<T>::value; };
+
+template <Element T>
+inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
+
+/// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
+using DTypeSet = std::uint16_t;
+inline constexpr DTypeSet all_dtypes = 0xffff;
+constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
+
+/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and f16
+/// among them, `otherwise()` is called.
+template <DTypeSet Set = all_dtypes, class F, class G>
+constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
+#define TESSERA_DISPATCH(name, T)                                              \
+  if constexpr ((Set & set_of(DType::name)) != 0)                              \
+    if (type == DType::name) return f.template operator()<T>();
+  TESSERA_DISPATCH(f32, float)
+  TESSERA_DISPATCH(f64, double)
+  TESSERA_DISPATCH(i8, std::int8_t)
+  TESSERA_DISPATCH(i16, std::int16_t)
+  TESSERA_DISPATCH(i32, std::int32_t)
+  TESSERA_DISPATCH(i64, std::int64_t)
+  TESSERA_DISPATCH(u8, std::uint8_t)
+  TESSERA_DISPATCH(bool_, bool)
+#undef TESSERA_DISPATCH
+  return otherwise();
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,95 @@
+#ifndef TESSERA_BASE_INLINE_VECTOR_HPP
+#define TESSERA_BASE_INLINE_VECTOR_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include <tessera/base/error.hpp>
+
+namespace tessera {
+
+/// A vector with its storage inside and a fixed capacity. A structural literal type: usable as a template argument.
+template <class T, std::size_t Capacity>
+struct InlineVector {
+  T items[Capacity]{};
+  std::uint32_t count = 0;
+
+  using value_type = T;
+
+  constexpr InlineVector() = default;
+  constexpr InlineVector(std::initializer_list<T> list) {
+    for (const T& item : list) push_back(item);
+  }
+  constexpr InlineVector(std::size_t n, const T& value) {
+    for (std::size_t i = 0; i < n; ++i) push_back(value);
+  }
+
+  static constexpr std::size_t capacity() { return Capacity; }
+  constexpr std::size_t size() const { return count; }
+  constexpr bool empty() const { return count == 0; }
+  constexpr T* begin() { return items; }
+  constexpr T* end() { return items + count; }
+  constexpr const T* begin() const { return items; }
+  constexpr const T* end() const { return items + count; }
+  constexpr const T* data() const { return items; }
+  constexpr T* data() { return items; }
+  constexpr T& operator[](std::size_t i) { return items[i]; }
+  constexpr const T& operator[](std::size_t i) const { return items[i]; }
+  constexpr T& back() { return items[count - 1]; }
+  constexpr const T& back() const { return items[count - 1]; }
+
+  constexpr void push_back(const T& value) {
+    if (count == Capacity) fail(errc::capacity, "[base] capacity: a fixed-size list is full");
+    items[count++] = value;
+  }
+  constexpr void pop_back() { items[--count] = T{}; }
+  constexpr void clear() {
+    while (count > 0) pop_back();
+  }
+  constexpr void resize(std::size_t n, const T& value = T{}) {
+    while (count > n) pop_back();
+    while (count < n) push_back(value);
+  }
+  constexpr void insert(std::size_t at, T value) {  // by value: it may be one of the items
+    push_back(value);
+    for (std::size_t i = count - 1; i > at; --i) items[i] = items[i - 1];
+    items[at] = value;
+  }
+  constexpr void erase(std::size_t at) {
+    for (std::size_t i = at; i + 1 < count; ++i) items[i] = items[i + 1];
+    pop_back();
+  }
+  constexpr bool contains(const T& value) const { return find(value) < count; }
+  /// Index of the first equal item, or size().
+  constexpr std::size_t find(const T& value) const {
+    std::size_t i = 0;
+    while (i < count && !(items[i] == value)) ++i;
+    return i;
+  }
+
+  // Only the live items count: the rest may hold anything a resize left behind.
+  friend constexpr bool operator==(const InlineVector& a, const InlineVector& b) {
+    if (a.count != b.count) return false;
+    for (std::size_t i = 0; i < a.count; ++i)
+      if (!(a.items[i] == b.items[i])) return false;
+    return true;
+  }
+};
+
+/// Most dims a tensor can have.
+inline constexpr int max_rank = 8;
+
+/// Extents of a tensor, outermost first.
+using Shape = InlineVector<std::int64_t, max_rank>;
+
+/// Product of the extents; 1 for a scalar.
+constexpr std::int64_t volume(const Shape& shape) {
+  std::int64_t n = 1;
+  for (std::int64_t extent : shape) n *= extent;
+  return n;
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,58 @@
+#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
+#define TESSERA_BASE_INTRUSIVE_PTR_HPP
+
+#include <atomic>
+#include <utility>
+
+namespace tessera {
+
+/// Base of shared run-time objects. The virtual destructor lets handles live in headers that know no storage.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  virtual ~RefCounted() = default;
+
+  void retain() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept {
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+  bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
+
+ private:
+  std::atomic<int> count_{0};
+};
+
+/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
+template <class T>
+class IntrusivePtr {
+ public:
+  constexpr IntrusivePtr() = default;
+  explicit IntrusivePtr(T* object) : object_(object) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  constexpr ~IntrusivePtr() {
+    if (object_) object_->release();
+  }
+
+  constexpr T* get() const { return object_; }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  constexpr explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace tessera
+
+#endif

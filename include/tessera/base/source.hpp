@@ -1,0 +1,31 @@
+#ifndef TESSERA_BASE_SOURCE_HPP
+#define TESSERA_BASE_SOURCE_HPP
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+
+namespace tessera {
+
+/// The user's line behind a node, a collective or an error.
+struct Source {
+  const char* file = "";
+  std::uint32_t line = 0;
+
+  static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
+
+  /// "train.cpp:41"; empty when unknown.
+  std::string text() const {
+    if (line == 0) return {};
+    std::string_view path(file);
+    if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
+    return concat_text(path, ":", line);
+  }
+};
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,204 @@
+#ifndef TESSERA_MESH_MESH_HPP
+#define TESSERA_MESH_MESH_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/base/hash.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/text_reader.hpp>
+
+namespace tessera {
+
+/// Most axes a mesh can have.
+inline constexpr int max_axes = 6;
+
+/// One named direction of a mesh.
+struct Axis {
+  Name name;
+  int size = 1;
+  friend constexpr bool operator==(const Axis&, const Axis&) = default;
+};
+
+using AxisTable = InlineVector<Axis, max_axes>;
+
+/// A place in a mesh: one index an axis, in mesh order.
+using Coordinates = InlineVector<int, max_axes>;
+
+/// Device ids in row-major mesh order. Empty means 0, 1, 2, ...
+using DeviceOrder = InlineVector<std::int32_t, 64>;
+
+/// Devices arranged in a grid with named axes. A mesh without axes is one device.
+///
+/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise.
+/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
+///
+///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
+class Mesh {
+ public:
+  constexpr Mesh() = default;
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}) : Mesh(AxisTable(axes), order) {}
+  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
+    check_axes();
+    check_order();
+  }
+
+  constexpr int rank() const { return static_cast<int>(axes_.size()); }
+  /// Number of devices.
+  constexpr std::int64_t size() const { return size_; }
+  constexpr const AxisTable& axes() const { return axes_; }
+  constexpr int axis_size(int axis) const { return at(axis).size; }
+  constexpr Name axis_name(int axis) const { return at(axis).name; }
+  constexpr bool has_axis(std::string_view name) const { return find(name) < rank(); }
+  /// The place of a named axis; `mesh_axis` with the names that there are when it is unknown.
+  constexpr int axis_index(std::string_view name) const {
+    const int axis = find(name);
+    if (axis == rank()) fail_unknown_axis(name);
+    return axis;
+  }
+
+  /// The device order, empty where ids are laid row-major.
+  constexpr const DeviceOrder& order() const { return order_; }
+  constexpr int device_at(const Coordinates& coordinates) const {
+    if (coordinates.size() != axes_.size())
+      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
+    std::int64_t position = 0;
+    for (int axis = 0; axis < rank(); ++axis) {
+      const int size = axes_[axis].size;
+      if (coordinates[axis] < 0 || coordinates[axis] >= size)
+        fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates[axis], " is outside axis '",
+             axes_[axis].name.view(), "' of size ", size);
+      position = position * size + coordinates[axis];
+    }
+    return order_.empty() ? static_cast<int>(position) : order_[static_cast<std::size_t>(position)];
+  }
+  constexpr Coordinates coordinates_of(int device) const {
+    if (device < 0 || device >= size_)
+      fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
+    std::int64_t position = order_.empty() ? device : static_cast<std::int64_t>(order_.find(device));
+    Coordinates coordinates(axes_.size(), 0);
+    for (int axis = rank() - 1; axis >= 0; --axis) {
+      coordinates[axis] = static_cast<int>(position % axes_[axis].size);
+      position /= axes_[axis].size;
+    }
+    return coordinates;
+  }
+
+  friend constexpr bool operator==(const Mesh&, const Mesh&) = default;
+  constexpr std::uint64_t hash() const {
+    std::uint64_t hash = hash_mix(0, axes_.size());
+    for (const Axis& axis : axes_)
+      hash = hash_mix(hash_mix(hash, axis.name.view()), static_cast<std::uint64_t>(axis.size));
+    for (std::int32_t device : order_) hash = hash_mix(hash, static_cast<std::uint64_t>(device));
+    return hash;
+  }
+
+  /// "mesh(data=2,model=4)", with ";order=3,2,1,0" where ids are not laid row-major. parse_mesh reads it back.
+  std::string text() const {
+    std::string out = "mesh(";
+    const char* separator = "";
+    for (const Axis& axis : axes_) {
+      out += concat_text(separator, axis.name.view(), "=", axis.size);
+      separator = ",";
+    }
+    separator = ";order=";
+    for (std::int32_t device : order_) {
+      out += concat_text(separator, device);
+      separator = ",";
+    }
+    return out + ")";
+  }
+
+ private:
+  constexpr int find(std::string_view name) const {
+    int axis = 0;
+    while (axis < rank() && axes_[axis].name.view() != name) ++axis;
+    return axis;
+  }
+  constexpr const Axis& at(int axis) const {
+    if (axis < 0 || axis >= rank()) fail(errc::mesh_axis, "[mesh] axis: ", axis, " is not one of the ", rank());
+    return axes_[axis];
+  }
+
+  constexpr void check_axes() {
+    for (int axis = 0; axis < rank(); ++axis) {
+      const std::string_view name = axes_[axis].name.view();
+      if (!detail::is_axis_name(name))
+        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' is empty, '-', or holds a space or one of {}()[]=,;*'\"");
+      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] axis names differ: '", name, "' is given twice");
+      if (axes_[axis].size < 1)
+        fail(errc::mesh_axis, "[mesh] axis size at least 1: '", name, "' has ", axes_[axis].size);
+      size_ *= axes_[axis].size;
+      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
+    }
+  }
+  constexpr void check_order() {
+    if (order_.empty()) return;
+    if (static_cast<std::int64_t>(order_.size()) != size_)
+      fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
+    std::uint64_t seen = 0;
+    bool row_major = true;
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const std::int32_t device = order_[i];
+      if (device < 0 || device >= size_)
+        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", device);
+      if (seen >> device & 1u) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
+      seen |= std::uint64_t{1} << device;
+      row_major = row_major && static_cast<std::size_t>(device) == i;
+    }
+    // One spelling for one mesh: equality and hashes are keys of the plan cache.
+    if (row_major) order_.clear();
+  }
+  [[noreturn]] void fail_unknown_axis(std::string_view name) const {
+    fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
+  }
+
+  AxisTable axes_;
+  DeviceOrder order_;
+  std::int64_t size_ = 1;
+};
+
+/// Reads "data=2,model=4", with or without "mesh( )" around it, as Mesh::text() prints it and a command line gives it.
+constexpr Mesh parse_mesh(std::string_view text) {
+  detail::TextReader reader{text};
+  const bool wrapped = reader.take("mesh(");
+  const auto at_end = [&] {
+    detail::TextReader ahead = reader;
+    return wrapped ? ahead.take(")") && ahead.done() : ahead.done();
+  };
+  const auto expect = [&](bool matches) {
+    if (!matches)
+      fail(errc::mesh_axis, "[mesh] text like data=2,model=4: '", text, "' stops making sense at '", reader.rest, "'");
+  };
+
+  AxisTable axes;
+  DeviceOrder order;
+  if (at_end()) return {};
+  if (!reader.take(";")) {
+    do {
+      const std::string_view name = reader.take_name();
+      int size = 0;
+      expect(!name.empty() && reader.take("=") && reader.take(size));
+      axes.push_back({Name(name), size});
+    } while (reader.take(","));
+    if (at_end()) return Mesh(axes);
+    expect(reader.take(";"));
+  }
+  expect(reader.take("order="));
+  do {
+    std::int32_t device = 0;
+    expect(reader.take(device));
+    order.push_back(device);
+  } while (reader.take(","));
+  expect(at_end());
+  return Mesh(axes, order);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,245 @@
+#ifndef TESSERA_MESH_SHARDING_HPP
+#define TESSERA_MESH_SHARDING_HPP
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/hash.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+
+namespace tessera {
+
+/// Mesh axes that split one dim, as indices into the mesh, major first.
+using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
+
+/// How the parts of an unreduced value combine.
+enum class Reduction : std::uint8_t { sum, max, min };
+
+constexpr std::string_view name_of(Reduction reduction) {
+  constexpr std::string_view names[] = {"sum", "max", "min"};
+  return names[static_cast<std::size_t>(reduction)];
+}
+
+/// How a tensor of a known rank lies on a mesh: a spec with its axis names looked up, plus the axes that a value is
+/// still to be reduced over. Axes in neither place hold replicas.
+struct Sharding {
+  std::uint8_t rank = 0;
+  AxisList dims[max_rank]{};
+  std::uint16_t unreduced = 0;  ///< one bit a mesh axis
+  Reduction reduction = Reduction::sum;
+  std::uint8_t priority[max_rank]{};  ///< 0: a sharding to compute in; above: to store in, gathered on use
+
+  /// Mesh axes that make shards differ, one bit each.
+  constexpr std::uint16_t used_axes() const {
+    std::uint16_t mask = unreduced;
+    for (int dim = 0; dim < rank; ++dim)
+      for (std::uint8_t axis : dims[dim]) mask = static_cast<std::uint16_t>(mask | 1u << axis);
+    return mask;
+  }
+  constexpr bool uses(int axis) const { return used_axes() >> axis & 1; }
+  constexpr bool is_replicated() const { return used_axes() == 0; }
+  constexpr Sharding without_unreduced() const {
+    Sharding reduced = *this;
+    reduced.unreduced = 0;
+    reduced.reduction = Reduction::sum;
+    return reduced;
+  }
+  constexpr Sharding without_priority() const {
+    Sharding plain = *this;
+    for (std::uint8_t& p : plain.priority) p = 0;
+    return plain;
+  }
+
+  constexpr std::uint64_t hash() const {
+    std::uint64_t hash = hash_mix(rank, std::uint64_t{unreduced} << 8 | static_cast<std::uint64_t>(reduction));
+    for (int dim = 0; dim < rank; ++dim) {
+      std::uint64_t word = priority[dim];
+      for (std::uint8_t axis : dims[dim]) word = word << 8 | (axis + 1u);
+      hash = hash_mix(hash, word);
+    }
+    return hash;
+  }
+  friend constexpr bool operator==(const Sharding& a, const Sharding& b) {
+    if (a.rank != b.rank || a.unreduced != b.unreduced || a.reduction != b.reduction) return false;
+    for (int dim = 0; dim < a.rank; ++dim)
+      if (a.priority[dim] != b.priority[dim] || !(a.dims[dim] == b.dims[dim])) return false;
+    return true;
+  }
+};
+
+constexpr Sharding replicated(int rank) {
+  Sharding sharding;
+  sharding.rank = static_cast<std::uint8_t>(rank);
+  return sharding;
+}
+
+namespace detail {
+[[noreturn]] inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec, const Mesh& mesh,
+                                   int rank) {
+  fail(id, "[spec] ", rule, ": ", spec.text(), " for a tensor of rank ", rank, " on ", mesh.text());
+}
+[[noreturn]] inline void fail_spec_axis(std::string_view name, std::string_view rule, const PartitionSpec& spec,
+                                        const Mesh& mesh, int rank) {
+  fail_spec(errc::spec_axis, concat_text("axis '", name, "' ", rule), spec, mesh, rank);
+}
+constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
+  if (shape.size() != sharding.rank)
+    fail(errc::rank_mismatch, "[sharding] rank: a shape of rank ", shape.size(), " and a sharding of rank ",
+         sharding.rank);
+}
+}  // namespace detail
+
+/// Looks the axis names of a spec up in a mesh, for a tensor of the given rank.
+/// Errors: `spec_axis` for an axis that is unknown or used twice, `spec_rank` for a spec longer than the rank.
+constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
+  if (rank < 0 || rank > max_rank)
+    detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
+  if (static_cast<int>(spec.entries.size()) > rank)
+    detail::fail_spec(errc::spec_rank, "more entries than dims", spec, mesh, rank);
+  Sharding sharding = replicated(rank);
+  unsigned used = 0;
+  for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
+    const SpecEntry& entry = spec.entries[dim];
+    for (const Name& name : entry.axes) {
+      if (!mesh.has_axis(name.view())) detail::fail_spec_axis(name.view(), "is unknown", spec, mesh, rank);
+      const int axis = mesh.axis_index(name.view());
+      if (used >> axis & 1) detail::fail_spec_axis(name.view(), "is used twice", spec, mesh, rank);
+      used |= 1u << axis;
+      sharding.dims[dim].push_back(static_cast<std::uint8_t>(axis));
+    }
+    if (!entry.axes.empty()) sharding.priority[dim] = entry.priority;
+  }
+  return sharding;
+}
+
+/// The spec that resolves to a sharding, less what a spec can't say: unreduced axes.
+constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
+  PartitionSpec spec;
+  for (int dim = 0; dim < sharding.rank; ++dim) {
+    SpecEntry entry;
+    for (std::uint8_t axis : sharding.dims[dim]) entry.axes.push_back(mesh.axis_name(axis));
+    entry.priority = sharding.priority[dim];
+    spec.entries.push_back(entry);
+  }
+  return spec;
+}
+
+/// "{data,-}", with "+sum(model)" after it for a value still to be summed over the axis "model".
+inline std::string text(const Sharding& sharding, const Mesh& mesh) {
+  std::string out = spec_of(sharding, mesh).text();
+  if (sharding.unreduced == 0) return out;
+  out += concat_text("+", name_of(sharding.reduction), "(");
+  const char* separator = "";
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (!(sharding.unreduced >> axis & 1)) continue;
+    out += concat_text(separator, mesh.axis_name(axis).view());
+    separator = ",";
+  }
+  return out + ")";
+}
+
+/// Number of shards that a dim is split into.
+constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
+  if (dim < 0 || dim >= sharding.rank)
+    fail(errc::dim_range, "[shard_count] dim in range: ", dim, " of rank ", sharding.rank);
+  int count = 1;
+  for (std::uint8_t axis : sharding.dims[dim]) count *= mesh.axis_size(axis);
+  return count;
+}
+
+/// The indices that the device at `coordinates` holds. A dim of n indices over k shards is cut every ceil(n/k);
+/// trailing shards are shorter, or empty at [n, n). The axes of a dim count as one, major first.
+constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh,
+                        const Coordinates& coordinates) {
+  detail::check_same_rank(shape, sharding);
+  if (static_cast<int>(coordinates.size()) != mesh.rank())
+    fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
+  Box box{Shape(shape.size(), 0), shape};
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (sharding.dims[dim].empty()) continue;
+    std::int64_t count = 1;
+    std::int64_t index = 0;
+    for (std::uint8_t axis : sharding.dims[dim]) {
+      count *= mesh.axis_size(axis);
+      index = index * mesh.axis_size(axis) + coordinates[axis];
+    }
+    const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
+    const std::int64_t begin = index * chunk;
+    box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
+    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+  }
+  return box;
+}
+
+/// Numbers the distinct shards of a tensor: mixed radix over the mesh axes that the sharding uses, in mesh order.
+/// A tensor stores one buffer a shard, however many devices hold a replica of it.
+class ShardGrid {
+ public:
+  constexpr ShardGrid() = default;
+  constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding) : rank_(mesh.rank()), used_(sharding.used_axes()) {
+    if (used_ >> rank_ != 0)
+      fail(errc::spec_axis, "[sharding] axes of the mesh: a sharding that uses ", std::bit_width(used_),
+           " axes on a mesh of ", rank_);
+    for (int axis = rank_ - 1; axis >= 0; --axis) {
+      sizes_[axis] = mesh.axis_size(axis);
+      int& count = used_ >> axis & 1 ? count_ : replicas_;
+      strides_[axis] = count;
+      count *= sizes_[axis];
+    }
+  }
+
+  /// Number of distinct shards.
+  constexpr int count() const { return count_; }
+  /// Number of devices that hold each shard.
+  constexpr int replicas() const { return replicas_; }
+  constexpr int index_of(const Coordinates& coordinates) const { return digits(coordinates, used_); }
+  /// Which replica of its shard is at `coordinates`, counted in mesh order.
+  constexpr int replica_of(const Coordinates& coordinates) const { return digits(coordinates, ~unsigned{used_}); }
+  /// Where a shard lies; without a replica, the first.
+  constexpr Coordinates coordinates(int index, int replica = 0) const {
+    Coordinates place(static_cast<std::size_t>(rank_), 0);
+    for (int axis = 0; axis < rank_; ++axis)
+      place[axis] = (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis];
+    return place;
+  }
+
+  friend constexpr bool operator==(const ShardGrid&, const ShardGrid&) = default;
+
+ private:
+  constexpr int digits(const Coordinates& coordinates, unsigned axes) const {
+    int index = 0;
+    for (int axis = 0; axis < rank_; ++axis)
+      if (axes >> axis & 1) index += coordinates[axis] * strides_[axis];
+    return index;
+  }
+
+  int rank_ = 0;
+  std::uint16_t used_ = 0;
+  int count_ = 1;
+  int replicas_ = 1;
+  int sizes_[max_axes]{};
+  int strides_[max_axes]{};
+};
+
+/// The replica that a device holds: how many devices of lower id hold the same shard.
+constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device) {
+  const ShardGrid grid(mesh, sharding);
+  const Coordinates place = mesh.coordinates_of(device);
+  if (mesh.order().empty()) return grid.replica_of(place);
+  const int shard = grid.index_of(place);
+  int lower = 0;
+  for (int replica = 0; replica < grid.replicas(); ++replica)
+    lower += mesh.device_at(grid.coordinates(shard, replica)) < device;
+  return lower;
+}
+
+}  // namespace tessera
+
+#endif

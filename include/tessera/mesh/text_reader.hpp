@@ -1,0 +1,67 @@
+#ifndef TESSERA_MESH_TEXT_READER_HPP
+#define TESSERA_MESH_TEXT_READER_HPP
+
+#include <cstdint>
+#include <string_view>
+
+namespace tessera::detail {
+
+/// Whether `c` may stand in an axis name: what separates the parts of meshes and specs may not.
+constexpr bool is_name_char(char c) {
+  return static_cast<unsigned char>(c) > ' ' && std::string_view("{}()[]=,;*'\"").find(c) == std::string_view::npos;
+}
+
+/// An axis name that the text forms of meshes and specs can carry. "-" is taken: it spells an unsharded dim.
+constexpr bool is_axis_name(std::string_view name) {
+  for (char c : name)
+    if (!is_name_char(c)) return false;
+  return !name.empty() && name != "-";
+}
+
+/// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.
+struct TextReader {
+  std::string_view rest;
+
+  constexpr void skip_spaces() {
+    while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  }
+  constexpr bool done() {
+    skip_spaces();
+    return rest.empty();
+  }
+  constexpr bool take(std::string_view word) {
+    skip_spaces();
+    if (!rest.starts_with(word)) return false;
+    rest.remove_prefix(word.size());
+    return true;
+  }
+  /// A decimal number that fits 32 bits, with an optional minus.
+  constexpr bool take(std::int32_t& value) {
+    skip_spaces();
+    std::size_t at = rest.starts_with('-') ? 1 : 0;
+    const bool negative = at == 1;
+    std::int64_t number = 0;
+    const std::size_t first = at;
+    for (; at < rest.size() && rest[at] >= '0' && rest[at] <= '9'; ++at) {
+      number = number * 10 + (rest[at] - '0');
+      if (number > INT32_MAX) return false;
+    }
+    if (at == first) return false;
+    rest.remove_prefix(at);
+    value = static_cast<std::int32_t>(negative ? -number : number);
+    return true;
+  }
+  /// The longest run of name characters; empty when there is none.
+  constexpr std::string_view take_name() {
+    skip_spaces();
+    std::size_t n = 0;
+    while (n < rest.size() && is_name_char(rest[n])) ++n;
+    const std::string_view name = rest.substr(0, n);
+    rest.remove_prefix(n);
+    return name;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif

@@ -1,0 +1,69 @@
+#include <cstdint>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include <tessera/base/growable.hpp>
+
+namespace {
+
+namespace ts = tessera;
+
+constexpr std::int64_t sum(const ts::Growable<int>& values) {
+  std::int64_t total = 0;
+  for (int value : values) total += value;
+  return total;
+}
+
+constexpr std::int64_t sum_to(int n) {
+  ts::Growable<int> values;
+  for (int i = 1; i <= n; ++i) values.push_back(i);
+  return sum(values);
+}
+
+// In constant expressions, where it is meant to be used: across every size at which it grows.
+static_assert(sum_to(0) == 0);
+static_assert(sum_to(64) == 64 * 65 / 2);
+static_assert(sum_to(65) == 65 * 66 / 2);
+static_assert(sum_to(1000) == 1000 * 1001 / 2);
+static_assert(sum(ts::Growable<int>(200)) == 0);
+
+TEST(Growable, CopiesAreTheirOwn) {
+  ts::Growable<int> a(3);
+  a[1] = 5;
+  ts::Growable<int> b = a;
+  b[1] = 6;
+  b.push_back(7);
+  EXPECT_EQ(a[1], 5);
+  EXPECT_EQ(a.size(), 3u);
+  EXPECT_EQ(b.size(), 4u);
+  EXPECT_EQ(b.back(), 7);
+  a = b;
+  EXPECT_EQ(a.size(), 4u);
+  EXPECT_EQ(a[1], 6);
+  EXPECT_NE(a.data(), b.data());
+}
+
+TEST(Growable, MovesLeaveNothingBehind) {
+  ts::Growable<int> a(100);
+  a[99] = 4;
+  const int* const items = a.data();
+  ts::Growable<int> b = std::move(a);
+  EXPECT_EQ(b.data(), items);
+  EXPECT_TRUE(a.empty());
+  a.push_back(1);
+  EXPECT_EQ(a.size(), 1u);
+  a = std::move(b);
+  EXPECT_EQ(a.data(), items);
+  EXPECT_EQ(a.back(), 4);
+}
+
+TEST(Growable, TakesItsOwnItemsWhileItGrows) {
+  ts::Growable<int> a(64);
+  a[0] = 9;
+  for (int i = 0; i < 1000; ++i) a.push_back(a[0]);
+  EXPECT_EQ(a.back(), 9);
+  EXPECT_EQ(a.size(), 1064u);
+}
+
+}  // namespace

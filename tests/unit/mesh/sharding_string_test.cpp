@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include "random_layout.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/mesh/sharding_string.hpp>
+
+namespace {
+
+using tessera::errc;
+using tessera::hlo_sharding;
+using tessera::HloForm;
+using tessera::HloSharding;
+using tessera::Mesh;
+using tessera::none;
+using tessera::parse_hlo_sharding;
+using tessera::PartitionSpec;
+using tessera::resolve;
+using tessera::Sharding;
+using tessera_test::expect_error;
+
+std::string hlo(const PartitionSpec& spec, const Mesh& mesh, HloForm form) {
+  return hlo_sharding(resolve(spec, mesh, 2), mesh).text(form);
+}
+
+// The strings that PyTorch/XLA and XLA print for these meshes and specs.
+TEST(ShardingStringTest, PrintsWhatXlaPrints) {
+  const Mesh mesh({{"data", 2}, {"model", 4}});
+  EXPECT_EQ(hlo({"data", "model"}, mesh, HloForm::v1), "{devices=[2,4]0,1,2,3,4,5,6,7}");
+  EXPECT_EQ(hlo({"data", "model"}, mesh, HloForm::iota), "{devices=[2,4]<=[8]}");
+  EXPECT_EQ(hlo({"model", "data"}, mesh, HloForm::v1), "{devices=[4,2]0,4,1,5,2,6,3,7}");
+  EXPECT_EQ(hlo({"model", "data"}, mesh, HloForm::iota), "{devices=[4,2]<=[2,4]T(1,0)}");
+  EXPECT_EQ(hlo({"data"}, mesh, HloForm::v1), "{devices=[2,1,4]0,1,2,3,4,5,6,7 last_tile_dim_replicate}");
+  EXPECT_EQ(hlo({"data"}, mesh, HloForm::iota), "{devices=[2,1,4]<=[8] last_tile_dim_replicate}");
+  EXPECT_EQ(hlo({none, "model"}, mesh, HloForm::v1), "{devices=[1,4,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}");
+  EXPECT_EQ(hlo({none, {"data", "model"}}, mesh, HloForm::v1), "{devices=[1,8]0,1,2,3,4,5,6,7}");
+  EXPECT_EQ(hlo({none, {"model", "data"}}, mesh, HloForm::iota), "{devices=[1,8]<=[2,4]T(1,0)}");
+  EXPECT_EQ(hlo({}, mesh, HloForm::iota), "{replicated}");
+  EXPECT_EQ(hlo({"model", "data"}, Mesh({{"data", 4}, {"model", 2}}), HloForm::iota), "{devices=[2,4]<=[4,2]T(1,0)}");
+}
+
+TEST(ShardingStringTest, AxesOfSizeOneLeaveNoTrace) {
+  const Mesh mesh({{"data", 4}, {"model", 1}});
+  EXPECT_EQ(hlo({"data"}, mesh, HloForm::iota), "{devices=[4,1]<=[4]}");
+  EXPECT_EQ(hlo({none, "model"}, mesh, HloForm::iota), "{replicated}");
+  EXPECT_EQ(hlo({}, Mesh(), HloForm::iota), "{replicated}");
+}
+
+TEST(ShardingStringTest, ReplicasAscendWhateverTheDeviceOrder) {
+  const Mesh mesh({{"x", 2}, {"y", 2}}, {3, 1, 2, 0});
+  EXPECT_EQ(hlo({"x"}, mesh, HloForm::v1), "{devices=[2,1,2]1,3,0,2 last_tile_dim_replicate}");
+  EXPECT_EQ(hlo({"x", "y"}, mesh, HloForm::v1), "{devices=[2,2]3,1,2,0}");
+  EXPECT_EQ(hlo({"x", "y"}, mesh, HloForm::iota), "{devices=[2,2]3,1,2,0}");
+}
+
+TEST(ShardingStringTest, UnreducedAxesAreASubgroup) {
+  const Mesh mesh({{"x", 2}, {"y", 2}, {"z", 2}});
+  Sharding sharding = resolve({"x"}, mesh, 1);
+  sharding.unreduced = 0b010;
+  EXPECT_EQ(hlo_sharding(sharding, mesh).text(), "{devices=[2,2,2]<=[8] last_tile_dims={unreduced, replicated}}");
+  sharding.unreduced = 0b110;
+  EXPECT_EQ(hlo_sharding(sharding, mesh).text(), "{devices=[2,4]<=[8] last_tile_dims={unreduced}}");
+  Sharding partial = tessera::replicated(1);
+  partial.unreduced = 0b111;
+  EXPECT_EQ(hlo_sharding(partial, mesh).text(), "{unreduced}");
+}
+
+// A tensor with one index a tile: the box of the device that the string puts at a tile must begin at that tile.
+TEST(ShardingStringTest, DevicesHoldTheTilesThatTheStringSays) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 300; ++round) {
+    const Mesh mesh = tessera_test::random_mesh(random);
+    const int rank = 1 + static_cast<int>(random() % 3);
+    const Sharding sharding = tessera_test::random_sharding(random, mesh, rank, true);
+    const HloSharding hlo = hlo_sharding(sharding, mesh);
+    for (HloForm form : {HloForm::iota, HloForm::v1})
+      ASSERT_EQ(parse_hlo_sharding(hlo.text(form)), hlo) << hlo.text(form);
+    ASSERT_EQ(hlo.canonical(), hlo);
+    if (hlo.kind != HloSharding::Kind::tiled) continue;
+    ASSERT_EQ(hlo.rank(), static_cast<std::size_t>(rank));
+    tessera::Shape shape;
+    for (int dim = 0; dim < rank; ++dim) shape.push_back(hlo.tile[static_cast<std::size_t>(dim)]);
+    const std::int64_t group = static_cast<std::int64_t>(hlo.devices.size()) / tessera::volume(shape);
+    for (std::size_t i = 0; i < hlo.devices.size(); ++i) {
+      const auto box = tessera::shard_box(shape, sharding, mesh, mesh.coordinates_of(hlo.devices[i]));
+      std::int64_t tile = 0;
+      for (int dim = 0; dim < rank; ++dim) tile = tile * shape[dim] + box.begin[dim];
+      ASSERT_EQ(tile, static_cast<std::int64_t>(i) / group) << hlo.text(HloForm::v1);
+    }
+  }
+}
+
+TEST(ShardingStringTest, IotaIsAReshapedTransposedRange) {
+  EXPECT_EQ(parse_hlo_sharding("{devices=[2,4]<=[4,2]T(1,0)}").devices,
+            (std::vector<std::int32_t>{0, 2, 4, 6, 1, 3, 5, 7}));
+  EXPECT_EQ(parse_hlo_sharding("{devices=[2,2,2]<=[2,2,2]T(2,0,1)}").devices,
+            (std::vector<std::int32_t>{0, 2, 4, 6, 1, 3, 5, 7}));
+  // Two spellings of one order print alike.
+  EXPECT_EQ(parse_hlo_sharding("{devices=[2,2,2]<=[2,2,2]T(2,0,1)}").text(), "{devices=[2,2,2]<=[4,2]T(1,0)}");
+  EXPECT_EQ(parse_hlo_sharding("{devices=[6]<=[1,2,3]T(0,1,2)}").text(), "{devices=[6]<=[6]}");
+}
+
+TEST(ShardingStringTest, IotaIsFoundExactlyWhereThereIsOne) {
+  // All orders of six devices, against all transpositions of all ways to factor six.
+  std::vector<std::vector<std::int32_t>> transposed;
+  for (const char* text : {"{devices=[6]<=[6]}", "{devices=[6]<=[2,3]T(1,0)}", "{devices=[6]<=[3,2]T(1,0)}"})
+    transposed.push_back(parse_hlo_sharding(text).devices);
+  HloSharding sharding = parse_hlo_sharding("{devices=[6]<=[6]}");
+  int found = 0;
+  do {
+    const bool expected = std::find(transposed.begin(), transposed.end(), sharding.devices) != transposed.end();
+    ASSERT_EQ(sharding.text().find("<=") != std::string::npos, expected) << sharding.text(HloForm::v1);
+    ASSERT_EQ(parse_hlo_sharding(sharding.text()), sharding);
+    found += expected;
+  } while (std::next_permutation(sharding.devices.begin(), sharding.devices.end()));
+  EXPECT_EQ(found, 3);
+}
+
+TEST(ShardingStringTest, ReadsEveryKind) {
+  using Kind = HloSharding::Kind;
+  EXPECT_EQ(parse_hlo_sharding("").kind, Kind::unannotated);
+  EXPECT_EQ(parse_hlo_sharding("{replicated}").kind, Kind::replicated);
+  EXPECT_EQ(parse_hlo_sharding("{manual}").kind, Kind::manual);
+  EXPECT_EQ(parse_hlo_sharding("{maximal device=3}").devices, std::vector<std::int32_t>{3});
+  for (const char* text : {"", "{replicated}", "{manual}", "{unreduced}", "{maximal device=3}",
+                           "{devices=[2,2,2]<=[8] last_tile_dims={manual, replicated}}"})
+    EXPECT_EQ(parse_hlo_sharding(text).text(), text);
+}
+
+TEST(ShardingStringTest, CanonicalForms) {
+  const auto canonical = [](const char* text) { return parse_hlo_sharding(text).canonical().text(HloForm::v1); };
+  EXPECT_EQ(canonical("{devices=[1,1,4]0,1,2,3 last_tile_dim_replicate}"), "{replicated}");
+  EXPECT_EQ(canonical("{devices=[2,2,1]0,1,2,3 last_tile_dim_replicate}"), "{devices=[2,2]0,1,2,3}");
+  EXPECT_EQ(canonical("{devices=[2,1,2]3,1,2,0 last_tile_dim_replicate}"),
+            "{devices=[2,1,2]1,3,0,2 last_tile_dim_replicate}");
+  EXPECT_EQ(canonical("{devices=[2,1,2]0,1,3,2 last_tile_dims={manual, replicated}}"),
+            "{devices=[2,2]0,1,2,3 last_tile_dim_replicate}");
+  EXPECT_EQ(canonical("{devices=[1,4,1]0,1,2,3 last_tile_dims={manual, replicated}}"), "{manual}");
+  EXPECT_EQ(canonical("{devices=[2,2]3,1,2,0}"), "{devices=[2,2]3,1,2,0}");
+}
+
+TEST(ShardingStringTest, AnythingElseIsAnError) {
+  for (const char* text : {"{",
+                           "{}",
+                           "replicated",
+                           "{replicated",
+                           "{replicated}x",
+                           "{maximal}",
+                           "{maximal device=-1}",
+                           "{devices=[]0}",
+                           "{devices=[2]}",
+                           "{devices=[2]0}",
+                           "{devices=[2]0,1,2}",
+                           "{devices=[2]0,0}",
+                           "{devices=[2]0,2}",
+                           "{devices=[0]0}",
+                           "{devices=[2]<=[3]}",
+                           "{devices=[4]<=[2,2]T(0,0)}",
+                           "{devices=[4]<=[2,2]T(0)}",
+                           "{devices=[4]<=[2,2]T(0,2)}",
+                           "{devices=[4]<=[4] last_tile_dims={}}",
+                           "{devices=[4]<=[4] last_tile_dims={up}}",
+                           "{devices=[4]<=[4] last_tile_dims={manual, replicated}}",
+                           "{{replicated},{replicated}}",
+                           "{devices=[2000000000,2000000000]<=[2000000000,2000000000]}"})
+    expect_error(
+        errc::sharding_string, [&] { (void)parse_hlo_sharding(text); }, text);
+}
+
+}  // namespace
