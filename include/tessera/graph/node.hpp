@@ -1,0 +1,51 @@
+#ifndef TESSERA_GRAPH_NODE_HPP
+#define TESSERA_GRAPH_NODE_HPP
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/hash.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/op.hpp>
+
+namespace tessera {
+
+/// Attribute bytes of a node; what they mean is the row's business (see attributes.hpp).
+using Labels = std::array<std::int8_t, 24>;
+
+/// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
+struct Node {
+  Op op = Op::constant;
+  DType dtype = DType::f32;
+  std::uint8_t rank = 0;
+  std::uint8_t unit = 0;      ///< bit d: dim d has extent 1 whatever the program runs on
+  std::uint16_t arity = 0;    ///< number of operands
+  std::int32_t first = 0;     ///< where they begin in the graph's operand list; an operand of -1 is absent
+  Labels labels{};
+  double value = 0;           ///< a constant's number; the index of an argument, a spec or a body
+  Source source{};
+  std::uint64_t hash = 0;
+
+  constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
+  constexpr int index() const { return static_cast<int>(value); }
+};
+
+/// A read-only graph: nodes in topological order.
+struct GraphView {
+  const Node* nodes = nullptr;
+  const std::int32_t* operands = nullptr;
+  const std::int32_t* outputs = nullptr;
+  int size = 0;
+  int output_count = 0;
+
+  constexpr const Node& operator[](int id) const { return nodes[id]; }
+  constexpr int operand(int id, int i) const { return operands[nodes[id].first + i]; }
+  constexpr const Node& operand_node(int id, int i) const { return nodes[operand(id, i)]; }
+};
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,126 @@
+#ifndef TESSERA_GRAPH_ROW_HPP
+#define TESSERA_GRAPH_ROW_HPP
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/node.hpp>
+#include <tessera/mesh/sharding.hpp>
+
+namespace tessera {
+
+class Gradient;
+
+/// What a pass does with an operation.
+enum class OpKind : std::uint8_t {
+  source,       ///< arguments and numbers: nothing to compute
+  index,        ///< a value that follows from its position alone
+  elementwise,  ///< one result element from one element of each operand
+  reduction,    ///< sum, max, min
+  contraction,  ///< einsum
+  layout,       ///< moves elements
+  indexed,      ///< moves rows chosen by integers
+  random,
+  attention,    ///< softmax(q k) v by tiles, and its gradients
+  constraint,
+  control,  ///< repeat and its projections
+};
+
+/// In which operands an operation is linear: where partial values may pass through.
+enum class Linearity : std::uint8_t {
+  no,
+  jointly,  ///< in all operands together: add
+  first,    ///< in the first alone
+  each,     ///< in each alone: mul, einsum
+  choice,   ///< in all but the first together: select
+};
+
+/// What a plan may do with a factor of an operation (after Shardy).
+enum class FactorKind : std::uint8_t {
+  pass,       ///< shards of the operands give shards of the result
+  reduction,  ///< shards give partial values of the result
+  replicate,  ///< must not be sharded
+};
+
+/// Which factors a dim consists of, major first. A dim of static extent 1 has none.
+struct DimFactors {
+  InlineVector<std::int8_t, 4> dims[max_rank]{};
+};
+
+/// Sharding rule of one operation: its factors, and the dims they stand behind.
+struct FactorRule {
+  InlineVector<FactorKind, 32> kinds;
+  std::vector<DimFactors> operands;
+  DimFactors result;
+
+  constexpr int add(FactorKind kind) {
+    kinds.push_back(kind);
+    return static_cast<int>(kinds.size()) - 1;
+  }
+};
+
+/// What a shape rule sees: shapes of the operands, and numbers behind the operands that are sizes.
+struct ShapeContext {
+  GraphView graph;
+  int id = 0;
+  const Shape* shapes = nullptr;          ///< by node
+  const double* numbers = nullptr;        ///< by node, for host scalars
+  const Shape* arguments = nullptr;       ///< by argument index
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
+  constexpr std::int64_t number(int i) const { return static_cast<std::int64_t>(numbers[graph.operand(id, i)]); }
+  constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
+};
+
+using ShapeRule = Shape (*)(const ShapeContext&);
+using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+using GradientRule = void (*)(Gradient&);
+
+inline constexpr std::int8_t any_arity = -1;
+
+/// All that is known of one operation. Passes ask the row and never switch over operations.
+struct OpRow {
+  std::string_view name;
+  OpKind kind = OpKind::source;
+  std::int8_t arity = 0;  ///< number of operands; any_arity: as many as there are
+  Linearity linear = Linearity::no;
+  ShapeRule shape = nullptr;
+  ShardingRule sharding = nullptr;
+  GradientRule gradient = nullptr;  ///< null: the result does not depend smoothly on any operand
+  double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
+  std::uint8_t flops = 1;        ///< an element of the result
+  std::uint8_t shape_only = 0;   ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;        ///< nodes of this operation with equal operands are made in one unit
+};
+
+/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been traced
+/// needs no gradients any more, and must not pay for their code.
+constexpr const OpRow& row_of(Op op);
+constexpr GradientRule gradient_of(Op op);
+
+/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels as
+/// a uniform.
+constexpr bool is_host_source(Op op) {
+  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent;
+}
+
+/// Marks the host scalars of a graph.
+constexpr std::vector<std::uint8_t> host_scalars(const GraphView& graph) {
+  std::vector<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
+  for (int id = 0; id < graph.size; ++id) {
+    const Node& node = graph[id];
+    bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);
+    if (is && !is_host_source(node.op))
+      for (int i = 0; i < node.arity; ++i) is = is && host[static_cast<std::size_t>(graph.operand(id, i))];
+    host[static_cast<std::size_t>(id)] = is;
+  }
+  return host;
+}
+
+}  // namespace tessera
+
+#endif

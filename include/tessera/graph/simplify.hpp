@@ -1,0 +1,187 @@
+#ifndef TESSERA_GRAPH_SIMPLIFY_HPP
+#define TESSERA_GRAPH_SIMPLIFY_HPP
+
+#include <cstdint>
+#include <vector>
+
+#include <tessera/graph/row.hpp>
+#include <tessera/graph/value.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Which nodes the outputs depend on.
+constexpr Growable<std::uint8_t> live_nodes(const Graph& graph) {
+  Growable<std::uint8_t> made(graph.nodes.size());
+  std::uint8_t* const live = made.data();
+  const Node* const nodes = graph.nodes.data();
+  const std::int32_t* const operands = graph.operands.data();
+  for (std::int32_t id : graph.outputs) live[id] = 1;
+  for (int id = graph.size() - 1; id >= 0; --id) {
+    if (live[id] == 0) continue;
+    const std::int32_t* const own = operands + nodes[id].first;
+    for (int i = nodes[id].arity - 1; i >= 0; --i)
+      if (own[i] >= 0) live[own[i]] = 1;
+  }
+  return made;
+}
+
+/// A node of numbers alone, folded into a number; -1 when it can't be.
+constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* operands) {
+  if (node.rank != 0 || node.arity == 0 || node.arity > 2) return -1;
+  const auto fold = row_of(node.op).fold;
+  if (fold == nullptr) return -1;
+  for (int i = 0; i < node.arity; ++i)
+    if (made[operands[i]].op != Op::constant) return -1;
+  const double a = made[operands[0]].value, b = node.arity > 1 ? made[operands[1]].value : 0;
+  if (!is_floating(node.dtype) && node.op == Op::div) return -1;
+  return made.add({.op = Op::constant, .dtype = node.dtype, .value = fold(a, b), .source = node.source});
+}
+
+/// Known extent of a dim, or -1: extents that follow from constants in the graph.
+constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
+  for (;;) {
+    const Node& node = graph[id];
+    if (node.is_unit(dim)) return 1;
+    if (node.op == Op::rearrange && node.arity > 1) {
+      const Factors f = Factors::of(node);
+      int at = -1, count = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (f.out_dim[p] == dim) at = f.order[p], ++count;
+      if (count != 1) return -1;
+      const int size = graph.operand(id, 1 + at);
+      return size >= 0 && graph[size].op == Op::constant ? static_cast<std::int64_t>(graph[size].value) : -1;
+    }
+    return -1;
+  }
+}
+
+/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
+class PadsToConcat {
+ public:
+  constexpr PadsToConcat(Graph& graph, int root) : graph_(graph), dim_(-1), like_(-1) { collect(root); }
+
+  constexpr int result(const Node& node) {
+    if (!valid_ || parts_.size() < 2) return -1;
+    const std::int64_t extent = static_extent(graph_, like_, dim_);
+    if (extent < 0) return -1;
+    std::vector<std::int32_t> ordered;
+    std::int64_t covered = 0;
+    while (covered < extent) {
+      std::size_t at = 0;
+      while (at < parts_.size() && parts_[at].start != covered) ++at;
+      if (at == parts_.size()) return -1;
+      ordered.push_back(parts_[at].id);
+      covered += parts_[at].size;
+    }
+    if (covered != extent || ordered.size() != parts_.size()) return -1;
+    return graph_.add({.op = Op::concat, .dtype = node.dtype, .rank = node.rank, .unit = node.unit, .labels = pack_dim(dim_),
+                       .source = node.source}, ordered.data(), static_cast<int>(ordered.size()));
+  }
+
+ private:
+  struct Part {
+    std::int64_t start, size;
+    std::int32_t id;
+  };
+  Graph& graph_;
+  int dim_;
+  int like_;
+  bool valid_ = true;
+  std::vector<Part> parts_;
+
+  constexpr void collect(int id) {
+    const Node& node = graph_[id];
+    if (node.op == Op::add) {
+      collect(graph_.operand(id, 0));
+      if (valid_) collect(graph_.operand(id, 1));
+      return;
+    }
+    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).op == Op::constant &&
+             (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
+    if (!valid_) return;
+    like_ = graph_.operand(id, 2);
+    dim_ = dim_of(node);
+    const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
+    valid_ = size > 0;
+    parts_.push_back({static_cast<std::int64_t>(graph_.operand_node(id, 1).value), size, graph_.operand(id, 0)});
+  }
+};
+
+/// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
+constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
+  const Growable<std::uint8_t> live = live_nodes(graph);
+  const std::uint8_t* const is_live = live.data();
+  const Node* const nodes = graph.nodes.data();
+  Graph made;
+  made.nodes.reserve(graph.nodes.size());
+  made.operands.reserve(graph.operands.size());
+  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  std::int32_t* const to = moved.data();
+  std::int32_t* const operands = list.data();
+  const int size = graph.size();
+  for (int id = 0; id < size; ++id) {
+    if (is_live[id] == 0) continue;
+    const Node& node = nodes[id];
+    const std::int32_t* const own = graph.operands.data() + node.first;
+    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
+    int result = fold_numbers(made, node, operands);
+    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node)) result = operands[0];
+    left_dead = left_dead || result >= 0;
+    if (result < 0) result = made.add(node, operands, node.arity);
+    if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
+      if (const int joined = PadsToConcat(made, result).result(node); joined >= 0) {
+        result = joined;
+        left_dead = true;
+      }
+    to[id] = result;
+  }
+  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  return made;
+}
+
+/// The live nodes alone.
+constexpr Graph compact(const Graph& graph) {
+  const Growable<std::uint8_t> live = live_nodes(graph);
+  Graph made;
+  made.nodes.reserve(graph.nodes.size());
+  made.operands.reserve(graph.operands.size());
+  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  std::int32_t* const to = moved.data();
+  std::int32_t* const operands = list.data();
+  const int size = graph.size();
+  for (int id = 0; id < size; ++id) {
+    if (live.data()[id] == 0) continue;
+    const Node& node = graph.nodes.data()[id];
+    const std::int32_t* const own = graph.operands.data() + node.first;
+    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
+    to[id] = made.append(node, operands);
+  }
+  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  return made;
+}
+
+}  // namespace detail
+
+/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
+constexpr void simplify(Module& module) {
+  std::vector<Graph> made;
+  std::vector<int> body_of{0};  // old index of each kept graph
+  for (std::size_t g = 0; g < body_of.size(); ++g) {
+    bool left_dead = false;
+    Graph graph = detail::rebuild(module.graph(body_of[g]), left_dead);
+    if (left_dead) graph = detail::compact(graph);
+    for (Node& node : graph.nodes) {
+      if (node.op != Op::repeat) continue;
+      body_of.push_back(node.index());
+      node.value = static_cast<double>(body_of.size() - 1);
+    }
+    made.push_back(std::move(graph));
+  }
+  module.graphs = std::move(made);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,265 @@
+#ifndef TESSERA_GRAPH_VALUE_HPP
+#define TESSERA_GRAPH_VALUE_HPP
+
+#include <cstdint>
+#include <initializer_list>
+
+#include <tessera/graph/attributes.hpp>
+#include <tessera/graph/graph.hpp>
+
+namespace tessera {
+
+/// A node of a graph under construction, untyped: what rows, gradients and the typed front are written with.
+struct Value {
+  Module* module = nullptr;
+  int graph = 0;
+  int id = -1;
+  Source source{};  ///< given to the nodes that are made from this value
+
+  constexpr const Node& node() const { return module->graphs[static_cast<std::size_t>(graph)].nodes.data()[id]; }
+  constexpr int rank() const { return node().rank; }
+  constexpr DType dtype() const { return node().dtype; }
+  constexpr bool is_unit(int dim) const { return (node().unit >> dim & 1) != 0; }
+  constexpr Value at(Source where) const { return {module, graph, id, where}; }
+  constexpr Value with(int other) const { return {module, graph, other, source}; }
+  constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {
+    return make(made, operands.begin(), static_cast<int>(operands.size()));
+  }
+  constexpr Value make(Node made, const std::int32_t* operands, int arity) const {
+    made.source = source;
+    return with(module->graph(graph).add(made, operands, arity));
+  }
+  constexpr Value number(double value, DType type) const {
+    return make({.op = Op::constant, .dtype = type, .value = value}, {});
+  }
+  constexpr Value number(double value) const { return number(value, dtype()); }
+  constexpr bool is_number(double value) const {
+    const Node& own = node();
+    return own.op == Op::constant && own.value == value;
+  }
+  friend constexpr bool operator==(const Value& x, const Value& y) { return x.graph == y.graph && x.id == y.id; }
+};
+
+namespace build {
+
+/// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
+constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
+  made.rank = x.rank > y.rank ? x.rank : y.rank;
+  // Dims that extend in an operand, moved to where they lie in the result.
+  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) |
+                           (~y.unit & ((1u << y.rank) - 1)) << (made.rank - y.rank);
+  made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
+}
+
+constexpr Value unary(Op op, Value x) {
+  const Node& from = x.node();
+  return x.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+constexpr bool is_predicate(Op op) {
+  return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not;
+}
+constexpr Value binary(Op op, Value x, Value y) {
+  const Node &a = x.node(), &b = y.node();
+  Node made{.op = op, .dtype = is_predicate(op) ? DType::bool_ : a.dtype};
+  broadcast_type(made, a, b);
+  const std::int32_t operands[] = {x.id, y.id};
+  return x.make(made, operands, 2);
+}
+constexpr Value cast(Value x, DType type) {
+  const Node& from = x.node();
+  if (from.dtype == type) return x;
+  if (from.op == Op::constant) return x.number(from.value, type);
+  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+constexpr Value select(Value condition, Value yes, Value no) {
+  Node made{.op = Op::select, .dtype = yes.dtype()};
+  broadcast_type(made, yes.node(), no.node());
+  const Node branches = made;
+  broadcast_type(made, condition.node(), branches);
+  return yes.make(made, {condition.id, yes.id, no.id});
+}
+
+/// Reduces the dims in the bit set.
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
+  if (dims == 0) return x;
+  Node made{.op = op, .dtype = x.dtype()};
+  for (int d = 0; d < x.rank(); ++d) {
+    const bool reduced = (dims >> d & 1) != 0;
+    if (reduced && !keep) continue;
+    if (reduced || x.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
+    ++made.rank;
+  }
+  made.labels = Reduced{static_cast<std::uint8_t>(dims), keep}.pack();
+  return x.make(made, {x.id});
+}
+
+constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
+  Node made{.op = Op::einsum, .dtype = a.dtype(), .labels = labels.pack()};
+  for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
+    bool unit = true;
+    for (int i = 0; i < a.rank(); ++i)
+      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) unit = false;
+    for (int i = 0; i < b.rank(); ++i)
+      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) unit = false;
+    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
+    ++made.rank;
+  }
+  return a.make(made, {a.id, b.id});
+}
+
+/// `sizes[f]` is the node of factor f's size, -1 where it is inferred.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes) {
+  Node made{.op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
+  std::int32_t operands[max_rank + 1]{x.id};
+  bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
+  for (int f = 0; f < factors.count; ++f) {
+    operands[f + 1] = sizes ? sizes[f] : -1;
+    sized = sized || operands[f + 1] >= 0;
+    in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
+  }
+  for (int d = 0; d < out_rank; ++d) {
+    bool unit = true;  // no factor, or factors of unit dims alone
+    for (int p = 0; p < factors.count; ++p)
+      if (factors.out_dim[p] == d && !x.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) unit = false;
+    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
+  }
+  if (in_order && made.unit == x.node().unit) return x;
+  return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+
+/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
+constexpr Value insert_units(Value x, unsigned units, int out_rank) {
+  if (units == 0) return x;
+  Factors f{};
+  int d = 0;
+  for (int out = 0; out < out_rank; ++out) {
+    if ((units >> out & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++d;
+  }
+  return rearrange(x, out_rank, f, nullptr);
+}
+
+constexpr Value drop_units(Value x, unsigned dims) {
+  if (dims == 0) return x;
+  Factors f{};
+  int out = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if ((dims >> d & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++out;
+  }
+  return rearrange(x, out, f, nullptr);
+}
+
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+
+/// The earliest value that has the shape of x by construction. Shapes are asked of it, so that nothing is kept alive,
+/// or computed again, for its shape alone.
+constexpr Value shape_source(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  for (;;) {
+    const Node& node = graph[x.id];
+    if (node.op == Op::iota || node.op == Op::random) {
+      x.id = graph.operand(x.id, 0);
+      continue;
+    }
+    if (node.op < Op::neg || node.op > Op::broadcast) return x;
+    int next = -1;
+    for (int i = 0; i < node.arity && next < 0; ++i)
+      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
+    if (next < 0) return x;
+    x.id = next;
+  }
+}
+
+/// x spread over the shape of `like`; x itself when nothing is to be spread.
+constexpr Value broadcast(Value x, Value like) {
+  if (same_static_shape(x.node(), like.node())) return x;
+  like = shape_source(like);
+  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit}, {x.id, like.id});
+}
+
+/// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
+constexpr Value sum_to(Value x, Value like) {
+  const int missing = x.rank() - like.rank();
+  unsigned lead = 0, units = 0;
+  for (int d = 0; d < missing; ++d) lead |= 1u << d;
+  for (int d = 0; d < like.rank(); ++d)
+    if (like.is_unit(d) && d + missing >= 0 && !x.is_unit(d + missing)) units |= 1u << (d + missing);
+  if (missing > 0) {
+    x = reduce(Op::sum, x, lead, false);
+    units >>= missing;
+  }
+  return reduce(Op::sum, x, units, true);
+}
+
+constexpr Value extent(Value x, int dim) {
+  if (x.is_unit(dim)) return x.number(1, DType::i64);
+  x = shape_source(x).at(x.source);
+  return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+constexpr Value iota(Value like, int dim, DType type) {
+  like = shape_source(like).at(like.source);
+  return like.make({.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+                   {like.id});
+}
+constexpr Value slice(Value x, int dim, Value start, Value size) {
+  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  return x.make(made, {x.id, start.id, size.id});
+}
+constexpr Value pad(Value x, int dim, Value start, Value like) {
+  return x.make({.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+                {x.id, start.id, like.id});
+}
+/// Zeros around x along a dim, to a given extent.
+constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
+  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  return x.make(made, {x.id, start.id, extent.id});
+}
+constexpr Value project(Value repeat, int output, const Node& type) {
+  return repeat.make({.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
+                     {repeat.id});
+}
+
+}  // namespace build
+
+constexpr Value operator+(Value x, Value y) {
+  if (y.is_number(0) && x.rank() >= y.rank()) return x;
+  if (x.is_number(0) && y.rank() >= x.rank()) return y;
+  return build::binary(Op::add, x, y);
+}
+constexpr Value operator-(Value x) { return build::unary(Op::neg, x); }
+constexpr Value operator-(Value x, Value y) {
+  if (y.is_number(0)) return x;
+  return build::binary(Op::sub, x, y);
+}
+constexpr Value operator*(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  if (x.is_number(1)) return y;
+  return build::binary(Op::mul, x, y);
+}
+constexpr Value operator/(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  return build::binary(Op::div, x, y);
+}
+constexpr Value operator+(Value x, double y) { return x + x.number(y); }
+constexpr Value operator-(Value x, double y) { return x - x.number(y); }
+constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
+constexpr Value operator*(Value x, double y) { return x * x.number(y); }
+constexpr Value operator*(double x, Value y) { return y * x; }
+constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
+
+}  // namespace tessera
+
+#endif

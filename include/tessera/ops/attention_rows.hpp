@@ -1,0 +1,200 @@
+#ifndef TESSERA_OPS_ATTENTION_ROWS_HPP
+#define TESSERA_OPS_ATTENTION_ROWS_HPP
+
+#include <initializer_list>
+
+#include <tessera/graph/attention_form.hpp>
+#include <tessera/graph/gradient.hpp>
+#include <tessera/ops/row_entry.hpp>
+
+namespace tessera::rows {
+
+/// Factors of all three nodes, in this order.
+namespace attention_factor {
+inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
+}
+
+/// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
+constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
+  const Shape &q = c.operand(0), &k = c.operand(1);
+  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width");
+  if (!has_values) return;
+  const Shape& v = c.operand(2);
+  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2]) fail_shapes(c, "values have the batch, time and heads of the keys");
+}
+
+/// Batch, heads and queries may be split; what a row of scores runs over stays whole. The gradients of keys and values
+/// are sums over queries: where these are split, they are partial.
+constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  using namespace attention_factor;
+  const Node& node = graph[id];
+  const bool over_queries = node.op == Op::attention_grad && AttentionForm::of_node(node).of != 0;
+  for (int f = 0; f < 6; ++f)
+    rule.add(f > queries                    ? FactorKind::replicate
+             : f == queries && over_queries ? FactorKind::reduction
+                                            : FactorKind::pass);
+  const auto dims_of = [](const Node& x, std::initializer_list<std::int8_t> factors) {
+    DimFactors dims;
+    int d = 0;
+    for (std::int8_t factor : factors) {
+      if (!x.is_unit(d)) dims.dims[d].push_back(factor);
+      ++d;
+    }
+    return dims;
+  };
+  const auto like_q = [&](const Node& x) { return dims_of(x, {batch, queries, heads, width}); };
+  const auto like_k = [&](const Node& x) { return dims_of(x, {batch, keys, heads, width}); };
+  const auto like_v = [&](const Node& x) { return dims_of(x, {batch, keys, heads, value_width}); };
+  const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
+  const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
+  const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
+  rule.operands = {like_q(operand(0)), like_k(operand(1))};
+  if (node.op == Op::attention_lse) {
+    rule.result = like_lse(node);
+  } else {
+    rule.operands.push_back(like_v(operand(2)));
+    if (node.op == Op::attention) {
+      rule.operands.push_back(like_lse(operand(3)));
+      rule.result = like_out(node);
+    } else {
+      rule.operands.push_back(like_out(operand(3)));
+      rule.operands.push_back(like_lse(operand(4)));
+      rule.operands.push_back(like_out(operand(5)));
+      const int of = AttentionForm::of_node(node).of;
+      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
+    }
+  }
+  rule.operands.emplace_back();  // the scale
+}
+
+/// Attention written out, for what has no kernel: the derivatives of logarithms and of gradients.
+struct DenseAttention {
+  Value q, k, scale;
+
+  static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
+    EinsumLabels made;
+    for (int d = 0; d < max_rank; ++d) {
+      made.a[d] = d < 4 ? static_cast<std::int8_t>(a[d] - 'a') : std::int8_t{-1};
+      made.b[d] = d < 4 ? static_cast<std::int8_t>(b[d] - 'a') : std::int8_t{-1};
+      made.out[d] = d < 4 ? static_cast<std::int8_t>(out[d] - 'a') : std::int8_t{-1};
+    }
+    return made;
+  }
+  /// exp(scores - lse), zero for what a query does not see: [b, h, t, s].
+  constexpr Value weights(Value lse, bool causal) const {
+    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
+    if (causal) {
+      const Value seen =
+          build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      shifted = build::select(seen, shifted, shifted.number(-1e30));
+    }
+    return build::unary(Op::exp, shifted);
+  }
+  constexpr Value of_scores(Value slopes, int operand) const {
+    slopes = slopes * scale;
+    return operand == 0 ? build::einsum(slopes, k, labels("bhts", "bshd", "bthd"))
+                        : build::einsum(slopes, q, labels("bhts", "bthd", "bshd"));
+  }
+};
+
+constexpr void attention_gradient(Gradient& r) {
+  const Value g = r.full_g();
+  for (int i = 0; i < 3; ++i) {
+    if (!r.needs(i)) continue;
+    Node made = r.x(i).node();
+    made.op = Op::attention_grad;
+    made.value = 0;
+    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
+    r.add(i, g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id}));
+  }
+}
+
+constexpr void attention_lse_gradient(Gradient& r) {
+  const DenseAttention dense{r.x(0), r.x(1), r.x(2)};
+  const Value slopes =
+      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
+  for (int i = 0; i < 2; ++i)
+    if (r.needs(i)) r.add(i, dense.of_scores(slopes, i));
+}
+
+/// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
+/// of what it is written with.
+constexpr void attention_second_gradient(Gradient& r) {
+  const AttentionForm form = AttentionForm::of_node(r.node());
+  const Value v = r.x(2), out = r.x(3), lse = r.x(4), g = r.x(5), cotangent = r.full_g();
+  const DenseAttention dense{r.x(0), r.x(1), r.x(6)};
+  const Value weights = dense.weights(lse, form.causal);
+  Value written = weights;
+  if (form.of == 2) {
+    written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
+  } else {
+    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
+    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
+    rows.out[3] = -1;
+    const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
+    written = dense.of_scores(weights * (each - mean), form.of);
+  }
+  std::vector<std::int32_t> operands;
+  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
+  Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
+  sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
+  for (int id = written.id; id >= 0; --id) {
+    const auto at = static_cast<std::size_t>(id);
+    if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
+    bool is_operand = false;
+    for (int i = 0; i < 6; ++i)
+      if (operands[static_cast<std::size_t>(i)] == id) {
+        is_operand = true;
+        r.add(i, cotangent.with(sweep.cotangents[at]));
+        break;
+      }
+    if (is_operand) continue;
+    Gradient inner(sweep, id);
+    gradient_of(r.module().graph(cotangent.graph)[id].op)(inner);
+  }
+}
+
+inline constexpr RowEntry attention_rows[] = {
+    {Op::attention_lse,
+     {.name = "attention_lse",
+      .kind = OpKind::attention,
+      .arity = 3,
+      .shape =
+          [](const ShapeContext& c) {
+            check_attention_shapes(c, false);
+            return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
+          },
+      .sharding = attention_sharding,
+      .gradient = attention_lse_gradient}},
+    {Op::attention,
+     {.name = "attention",
+      .kind = OpKind::attention,
+      .arity = 5,
+      .shape =
+          [](const ShapeContext& c) {
+            check_attention_shapes(c, true);
+            Shape shape = c.operand(0);
+            shape[3] = c.operand(2)[3];
+            return shape;
+          },
+      .sharding = attention_sharding,
+      .gradient = attention_gradient,
+      .joins_operand = 3}},
+    {Op::attention_grad,
+     {.name = "attention_grad",
+      .kind = OpKind::attention,
+      .arity = 7,
+      .shape =
+          [](const ShapeContext& c) {
+            check_attention_shapes(c, true);
+            return c.operand(AttentionForm::of_node(c.node()).of);
+          },
+      .sharding = attention_sharding,
+      .gradient = attention_second_gradient,
+      .joins_alike = true}},
+};
+
+}  // namespace tessera::rows
+
+#endif

@@ -1,0 +1,176 @@
+#ifndef TESSERA_OPS_FUNCTIONAL_HPP
+#define TESSERA_OPS_FUNCTIONAL_HPP
+
+#include <tessera/ops/einsum.hpp>
+#include <tessera/ops/reduction.hpp>
+#include <tessera/ops/shape.hpp>
+
+namespace tessera {
+
+// Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
+// reduced with keepdims, and scales are applied before the last reduction rather than after it.
+
+namespace build {
+
+constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
+constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
+
+/// x less its largest element along a dim. The shift cancels wherever this is used, so it has no gradient.
+constexpr Value shifted(Value x, int dim) {
+  Node made = reduce(Op::max, x, 1u << dim, true).node();
+  Reduced reduced = Reduced::of(made);
+  reduced.constant = true;
+  made.labels = reduced.pack();
+  return x - x.make(made, {x.id});
+}
+constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
+constexpr Value softmax(Value x, int dim) {
+  const Value e = unary(Op::exp, shifted(x, dim));
+  return e / row_sum(e, dim);
+}
+
+/// 1 over the number of elements along the dims in the bit set.
+constexpr Value inverse_count(Value x, unsigned dims) {
+  Value count = x.number(1, DType::i64);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0) count = count * extent(x, d);
+  return cast(x.number(1, DType::f64) / cast(count, DType::f64), x.dtype());
+}
+/// The mean over all dims but the leading ones.
+constexpr Value mean_of_all(Value x, int lead) {
+  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
+  return reduce(Op::sum, x * inverse_count(x, dims), dims, false);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A>
+inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
+
+template <int Rank, int D, bool Log>
+struct SoftmaxTag {
+  template <class A>
+  struct result : A {
+    static_assert(floating_v<A>, "tessera: softmax takes float and double tensors");
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = D + x.rank() - Rank;
+    if constexpr (!Log) return build::softmax(x, dim);
+    const Value shifted = build::shifted(x, dim);
+    return shifted - build::log_sum_exp_of_shifted(shifted, dim);
+  }
+};
+
+template <class X, class... Parameters>
+struct NormResult : X {
+  static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float or double tensors with at least one dim");
+  static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
+                "tessera: gain and bias of a norm are vectors of the element type of the tensor");
+};
+
+struct LayerNormTag {
+  template <class X, class Gain, class Bias, class Eps>
+  using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    x = x.at(context.source);
+    const int dim = x.rank() - 1;
+    const Value centered = x - build::row_mean(x, dim);
+    const Value variance = build::row_mean(centered * centered, dim);
+    return centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias;
+  }
+};
+
+struct RmsNormTag {
+  template <class X, class Gain, class Eps>
+  using result = NormResult<X, Gain>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
+    x = x.at(context.source);
+    const Value square = build::row_mean(x * x, x.rank() - 1);
+    return x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain;
+  }
+};
+
+template <int Rank>
+struct CrossEntropyTag {
+  template <class Logits, class Targets>
+  struct result {
+    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float or double tensor");
+    static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
+                  "tessera: the targets of cross_entropy are an integer tensor of class indices");
+    static_assert(Targets::rank == Logits::rank - 1, "tessera: the targets of cross_entropy have the dims of the logits but the last");
+    using type = typename Logits::type;
+    static constexpr int rank = 0;
+  };
+  // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
+  static constexpr Value emit(Value context, Value logits, Value targets) {
+    const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
+    logits = logits.at(context.source);
+    const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
+    const Value shifted = build::shifted(logits, dim);
+    const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
+    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
+    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
+    const Value share = build::inverse_count(logits, all & ~(1u << dim));
+    return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
+  }
+};
+
+template <int Rank>
+struct MseTag {
+  template <class X, class Y>
+  struct result {
+    static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
+                  "tessera: mse takes two float or double tensors of one rank and element type");
+    using type = typename X::type;
+    static constexpr int rank = 0;
+  };
+  static constexpr Value emit(Value context, Value x, Value y) {
+    const Value difference = x.at(context.source) - y;
+    return build::mean_of_all(difference * difference, difference.rank() - Rank);
+  }
+};
+
+}  // namespace detail
+
+/// exp(x) over its sum along one dim, the last when none is named; stable for large x. Communication: along a sharded
+/// dim, one all-reduce of the maxima and one of the sums.
+template <int D = -1, TensorOperand X>
+constexpr auto softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+}
+/// The logarithm of softmax, without computing it. Communication: as softmax.
+template <int D = -1, TensorOperand X>
+constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
+}
+/// Rows over the root of their mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
+template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
+constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
+}
+
+/// Mean over all positions of -log softmax(logits)[target]: logits [..., classes], integer targets [...]; a scalar.
+/// A target outside the classes counts as a loss of 0. Communication: with sharded classes, all-reduces of one value a
+/// position; logits are never gathered.
+template <TensorOperand Logits, TensorOperand Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
+}
+/// Mean of the squared difference; a scalar.
+template <TensorOperand X, TensorOperand Y>
+constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,68 @@
+#ifndef TESSERA_OPS_INDEXED_ROWS_HPP
+#define TESSERA_OPS_INDEXED_ROWS_HPP
+
+#include <tessera/graph/gradient.hpp>
+#include <tessera/ops/row_entry.hpp>
+
+namespace tessera::rows {
+
+/// gather: operands table [N, row...] and indices [i...]; result [i..., row...].
+constexpr Shape gather_shape(const ShapeContext& c) {
+  Shape shape = c.operand(1);
+  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
+  return shape;
+}
+
+/// The looked-up dim is a reduction: each shard of the table answers for its own rows with zeros elsewhere, then a sum.
+constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
+  const Node& index = graph.operand_node(id, indices);
+  const bool gathers = table == 0;
+  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  DimFactors table_dims, index_dims, row_dims;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  for (int d = 0; d < index.rank; ++d)
+    if (!index.is_unit(d)) {
+      index_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      row_dims.dims[d] = index_dims.dims[d];
+    }
+  for (int d = 1; d < shape.rank; ++d)
+    if (!shape.is_unit(d)) {
+      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
+    }
+  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
+  if (gathers) {
+    rule.operands[0] = table_dims;
+    rule.result = row_dims;
+  } else {
+    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
+    rule.operands[2] = table_dims;
+    rule.result = table_dims;
+  }
+}
+
+inline constexpr RowEntry indexed_rows[] = {
+    {Op::gather, {.name = "gather", .kind = OpKind::indexed, .arity = 2, .linear = Linearity::first, .shape = gather_shape,
+                  .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+                  .gradient = [](Gradient& r) {
+                    const Value table = r.x(0), g = r.full_g();
+                    r.add(0, g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+                                    {g.id, r.x(1).id, table.id}));
+                  },
+                  .flops = 0}},
+    // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
+    {Op::scatter, {.name = "scatter", .kind = OpKind::indexed, .arity = 3, .linear = Linearity::first,
+                   .shape = [](const ShapeContext& c) { return c.operand(2); },
+                   .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+                   .gradient = [](Gradient& r) {
+                     const Value rows = r.x(0), g = r.full_g();
+                     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                                     {g.id, r.x(1).id}));
+                   },
+                   .shape_only = 1u << 2}},
+};
+
+}  // namespace tessera::rows
+
+#endif

@@ -1,0 +1,183 @@
+#ifndef TESSERA_OPS_LAYOUT_ROWS_HPP
+#define TESSERA_OPS_LAYOUT_ROWS_HPP
+
+#include <tessera/graph/gradient.hpp>
+#include <tessera/ops/row_entry.hpp>
+
+namespace tessera::rows {
+
+/// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
+constexpr Shape factor_extents(const ShapeContext& c) {
+  const Factors factors = Factors::of(c.node());
+  const Shape& x = c.operand(0);
+  Shape extents(static_cast<std::size_t>(factors.count), 1);
+  for (int first = 0; first < factors.count;) {
+    int last = first;
+    std::int64_t product = 1;
+    int inferred = -1;
+    for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
+      if (c.node().arity > 1 && c.has(1 + last)) {
+        extents[static_cast<std::size_t>(last)] = c.number(1 + last);
+        product *= c.number(1 + last);
+      } else if (inferred < 0) {
+        inferred = last;
+      } else {
+        fail_shapes(c, "more than one size of a split dim is left open");
+      }
+    }
+    const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
+    if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
+    if (inferred >= 0) {
+      if (extent % product != 0) fail_shapes(c, "a dim does not divide into the sizes it is split by");
+      extents[static_cast<std::size_t>(inferred)] = extent / product;
+    } else if (extent != product) {
+      fail_shapes(c, "the sizes that a dim is split by don't multiply to its extent");
+    }
+    first = last;
+  }
+  return extents;
+}
+
+constexpr Shape rearrange_shape(const ShapeContext& c) {
+  const Factors factors = Factors::of(c.node());
+  const Shape extents = factor_extents(c);
+  Shape shape(c.node().rank, 1);
+  for (int p = 0; p < factors.count; ++p)
+    shape[static_cast<std::size_t>(factors.out_dim[p])] *= extents[static_cast<std::size_t>(factors.order[p])];
+  return shape;
+}
+
+constexpr void rearrange_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Factors factors = Factors::of(graph[id]);
+  DimFactors& dims = rule.operands.emplace_back();
+  auto in_unit = [&](int f) { return graph.operand_node(id, 0).is_unit(factors.in_dim[f]); };
+  for (int f = 0; f < factors.count; ++f) {
+    const int factor = rule.add(FactorKind::pass);
+    if (!in_unit(f)) dims.dims[static_cast<int>(factors.in_dim[f])].push_back(static_cast<std::int8_t>(factor));
+  }
+  for (int p = 0; p < factors.count; ++p)
+    if (!in_unit(factors.order[p])) rule.result.dims[static_cast<int>(factors.out_dim[p])].push_back(factors.order[p]);
+  for (int i = 1; i < graph[id].arity; ++i) rule.operands.emplace_back();
+}
+
+/// The inverse rearrange: factors of the result become factors of the operand. Sizes that were inferred are named by
+/// the operand's extents where the inverse could not infer them.
+constexpr void rearrange_gradient(Gradient& r) {
+  const Factors f = Factors::of(r.node());
+  const Value x = r.x(0), g = r.full_g();
+  Factors inverse{};
+  inverse.count = f.count;
+  std::int8_t position[max_rank]{};
+  for (int p = 0; p < f.count; ++p) {
+    inverse.in_dim[p] = f.out_dim[p];
+    position[static_cast<int>(f.order[p])] = static_cast<std::int8_t>(p);
+  }
+  std::int32_t sizes[max_rank];
+  for (auto& size : sizes) size = -1;
+  for (int q = 0; q < f.count; ++q) {  // the operand's order of factors
+    inverse.order[q] = position[q];
+    inverse.out_dim[q] = f.in_dim[q];
+  }
+  for (int p = 0; p < f.count; ++p) {
+    const int factor = f.order[p];
+    bool merged = false, split = false;
+    for (int o = 0; o < f.count; ++o) {
+      if (o != p && f.out_dim[o] == f.out_dim[p]) merged = true;
+      if (o != factor && f.in_dim[o] == f.in_dim[factor]) split = true;
+    }
+    if (!merged) continue;  // a dim of its own in the result: inferred
+    if (r.arity() > 1 && r.module().graph(x.graph).operand(r.id(), 1 + factor) >= 0) {
+      sizes[p] = r.module().graph(x.graph).operand(r.id(), 1 + factor);
+    } else if (!split) {
+      sizes[p] = build::extent(x, f.in_dim[factor]).id;
+    } else {  // inferred inside a split dim: the extent over the product of the given sizes
+      Value size = build::extent(x, f.in_dim[factor]);
+      for (int o = 0; o < f.count; ++o)
+        if (o != factor && f.in_dim[o] == f.in_dim[factor]) size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
+      sizes[p] = size.id;
+    }
+  }
+  // One size a merged dim may be inferred; naming all of them is correct too, and simpler to read in a plan.
+  r.add(0, build::rearrange(g, x.rank(), inverse, sizes));
+}
+
+constexpr Shape slice_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t start = c.number(1), size = c.number(2);
+  if (start < 0 || size < 0 || start + size > shape[dim]) fail_shapes(c, "the range is not inside the dim");
+  shape[dim] = size;
+  return shape;
+}
+
+/// The third operand is what the result is shaped like, or the extent of the padded dim.
+constexpr Shape pad_shape(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  Shape shape = c.operand(0);
+  const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
+  if (c.number(1) < 0 || c.number(1) + shape[dim] > extent) fail_shapes(c, "padding is negative");
+  shape[dim] = extent;
+  return shape;
+}
+
+/// Like elementwise, except that the dim worked along stays whole.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  const int dim = dim_of(node);
+  for (int d = 0; d < node.rank; ++d) {
+    if (d == dim || !node.is_unit(d)) {
+      const auto f = static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass));
+      rule.result.dims[d].push_back(f);
+    }
+  }
+  for (int i = 0; i < node.arity; ++i) {
+    const Node& x = graph.operand_node(id, i);
+    DimFactors& dims = rule.operands.emplace_back();
+    if (x.rank == node.rank)
+      for (int d = 0; d < x.rank; ++d)
+        if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
+  }
+}
+
+constexpr Shape concat_shape(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  Shape shape = c.operand(0);
+  for (int i = 1; i < c.node().arity; ++i) {
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
+    shape[dim] += c.operand(i)[dim];
+  }
+  return shape;
+}
+
+constexpr void concat_gradient(Gradient& r) {
+  const int dim = dim_of(r.node());
+  const Value g = r.full_g();
+  Value start = g.number(0, DType::i64);
+  for (int i = 0; i < r.arity(); ++i) {
+    const Value size = build::extent(r.x(i), dim);
+    r.add(i, build::slice(g, dim, start, size));
+    start = start + size;
+  }
+}
+
+inline constexpr RowEntry layout_rows[] = {
+    {Op::rearrange, {.name = "rearrange", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::first, .shape = rearrange_shape,
+                     .sharding = rearrange_sharding, .gradient = rearrange_gradient, .flops = 0}},
+    {Op::slice, {.name = "slice", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = slice_shape,
+                 .sharding = along_dim_sharding,
+                 .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
+                 .flops = 0}},
+    {Op::pad, {.name = "pad", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = pad_shape,
+               .sharding = along_dim_sharding,
+               .gradient = [](Gradient& r) {
+                 r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
+               },
+               .flops = 0, .shape_only = 1u << 2}},
+    {Op::concat, {.name = "concat", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::jointly, .shape = concat_shape,
+                  .sharding = along_dim_sharding, .gradient = concat_gradient, .flops = 0}},
+};
+
+}  // namespace tessera::rows
+
+#endif

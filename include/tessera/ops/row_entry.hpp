@@ -1,0 +1,46 @@
+#ifndef TESSERA_OPS_ROW_ENTRY_HPP
+#define TESSERA_OPS_ROW_ENTRY_HPP
+
+#include <string>
+#include <string_view>
+
+#include <tessera/graph/row.hpp>
+
+namespace tessera {
+
+/// One line of a family's table.
+struct RowEntry {
+  Op op;
+  OpRow row;
+};
+
+inline std::string shape_text(DType dtype, const Shape& shape) {
+  std::string text(name_of(dtype));
+  text += '[';
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (d > 0) text += ',';
+    text += std::to_string(shape[d]);
+  }
+  return text + ']';
+}
+
+/// Throws shape_mismatch with the operation, the shapes of its tensors, the values of its sizes and the user's line.
+/// Not constexpr on purpose.
+[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+  const OpRow& row = row_of(c.node().op);
+  std::string operands;
+  for (int i = 0; i < c.node().arity; ++i) {
+    if (!c.has(i)) continue;
+    const Node& x = c.graph.operand_node(c.id, i);
+    const bool size = row.kind == OpKind::layout && x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
+    if (!size && x.op == Op::constant) continue;
+    if (!operands.empty()) operands += size ? ", " : " x ";
+    operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
+  }
+  const std::string at = c.node().source.text();
+  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,113 @@
+#ifndef TESSERA_OPS_SHAPE_HPP
+#define TESSERA_OPS_SHAPE_HPP
+
+#include <concepts>
+
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera {
+
+/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression of
+/// stored tensors is a Scalar otherwise, whose value only matters when the program runs.
+template <class T>
+concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
+
+namespace detail {
+
+/// The dim meant by `dim`, which may count from the end, in a tensor of rank `Rank`.
+template <int Dim, int Rank>
+constexpr int checked_dim() {
+  static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
+  return Dim < 0 ? Dim + Rank : Dim;
+}
+
+/// Sizes reach a graph as 64-bit integers.
+constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
+
+/// Two sizes as nodes of the trace that one of them belongs to.
+constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
+  const Value context = x.traced() ? x.placeholder() : y.placeholder();
+  return Dim(build::binary(op, lower(context, x), lower(context, y)));
+}
+
+template <int Rank, int Dim, class T>
+struct IotaTag {
+  template <class A>
+  using result = Typed<T, Rank>;
+  static constexpr Value emit(Value context, Value like) {
+    return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
+  }
+};
+
+struct BroadcastTag {
+  template <class A, class B>
+  struct result {
+    static_assert(std::is_same_v<typename A::type, Number> || A::rank <= B::rank,
+                  "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+    using type = typename Promote<A, Typed<typename B::type, B::rank>>::type;
+    static constexpr int rank = B::rank;
+  };
+  static constexpr Value emit(Value context, Value x, Value like) {
+    x = Binary<Op::add>::is_number(x) ? build::cast(x, like.dtype()) : x;
+    const int lead = like.rank() - x.rank();
+    for (int d = 0; d < x.rank(); ++d)
+      if (lead + d >= 0 && like.is_unit(lead + d) && !x.is_unit(d))
+        fail(errc::shape_mismatch, "[broadcast_like] dims: a dim that extends would be spread over one of extent 1");
+    return build::broadcast(x.at(context.source), like);
+  }
+};
+
+}  // namespace detail
+
+/// Arithmetic of sizes. Inside a traced function the sizes may be unknown: the result is computed when the program is
+/// planned. Division rounds toward zero.
+constexpr Dim operator+(const Dim& x, const Dim& y) {
+  return x.traced() || y.traced() ? detail::combine(Op::add, x, y) : Dim(x.value() + y.value());
+}
+constexpr Dim operator-(const Dim& x, const Dim& y) {
+  return x.traced() || y.traced() ? detail::combine(Op::sub, x, y) : Dim(x.value() - y.value());
+}
+constexpr Dim operator*(const Dim& x, const Dim& y) {
+  return x.traced() || y.traced() ? detail::combine(Op::mul, x, y) : Dim(x.value() * y.value());
+}
+constexpr Dim operator/(const Dim& x, const Dim& y) {
+  if (x.traced() || y.traced()) return detail::combine(Op::div, x, y);
+  if (y.value() == 0) fail(errc::dim_range, "[dim] division: ", x.value(), " / 0");
+  return Dim(x.value() / y.value());
+}
+
+/// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
+template <int D, TensorOperand X>
+constexpr Dim extent(const X& x, Here at = Here::current()) {
+  const Value context = trace_of(x).at(Source::from(at));
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[extent] outside of a trace: ask the tensor itself for its shape");
+  const Value value = lower(context, x);
+  return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
+}
+
+/// The global index along one dim, shaped like the operand: `iota<-1, std::int32_t>(x)`. No communication.
+template <int D, Element T, TensorOperand X>
+constexpr auto iota(const X& like, Here at = Here::current()) {
+  return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
+}
+
+/// x, repeated along the dims that it lacks or that have static extent 1, to the shape of `like`.
+/// Errors: shape_mismatch where another dim differs. No communication.
+template <Operand X, TensorOperand Like>
+constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
+  return call<detail::BroadcastTag>(Source::from(at), x, like);
+}
+/// A tensor of one number, with the shape and the element type of `like`.
+template <NumberOperand N, TensorOperand Like>
+constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
+  return call<detail::BroadcastTag>(Source::from(at), value, like);
+}
+template <TensorOperand Like>
+constexpr auto zeros_like(const Like& like, Here at = Here::current()) { return full_like(like, 0, at); }
+template <TensorOperand Like>
+constexpr auto ones_like(const Like& like, Here at = Here::current()) { return full_like(like, 1, at); }
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,96 @@
+#ifndef TESSERA_TESTS_SUPPORT_TRACED_HPP
+#define TESSERA_TESTS_SUPPORT_TRACED_HPP
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/verify.hpp>
+#include <tessera/ops/ops.hpp>
+
+#include "oracle.hpp"
+
+namespace oracle {
+
+/// A traced program, from the compiler or from a trace that runs with the test.
+
+struct Program {
+  tessera::Module module;
+  int argument_count = 0;
+  std::vector<GraphView> graphs;
+  const tessera::PartitionSpec* specs;
+
+  Program(tessera::Module m, int arguments) : module(std::move(m)), argument_count(arguments), specs(module.specs.data()) {
+    for (const tessera::Graph& graph : module.graphs) graphs.push_back(graph.view());
+  }
+  explicit Program(const ProgramView& v)
+      : argument_count(v.argument_count), graphs(v.graphs, v.graphs + v.graph_count), specs(v.specs) {}
+  Program(Program&&) = default;
+  ProgramView view() const { return {graphs.data(), static_cast<int>(graphs.size()), specs, argument_count}; }
+  const GraphView& main() const { return graphs[0]; }
+  int count(Op op) const {
+    int n = 0;
+    for (const GraphView& graph : graphs)
+      for (int id = 0; id < graph.size; ++id) n += graph[id].op == op ? 1 : 0;
+    return n;
+  }
+};
+
+/// Traces F for arguments of these types as the test runs, and verifies the graph: quick to compile, and its errors can be
+/// caught. A function that assigns expressions to fields of a model is traced by the compiler alone: see compiled.
+template <class F, class... Args>
+Program trace() {
+  auto [module, arguments] = tessera::Trace<F, Args...>::trace();
+  Program program(std::move(module), arguments);
+  tessera::verify(program.view());
+  return program;
+}
+
+/// The same program, traced by the compiler.
+template <class F, class... Args>
+Program compiled() {
+  constexpr ProgramView view = tessera::Traced<F, Args...>::program();
+  static_assert(!tessera::find_defect(view));
+  return Program(view);
+}
+
+inline Array random_array(const Shape& shape, unsigned seed, double low = -1, double high = 1) {
+  std::mt19937 engine(seed);
+  Array made(shape);
+  for (double& v : made.data) v = std::uniform_real_distribution<double>(low, high)(engine);
+  return made;
+}
+
+inline void expect_near(const Array& got, const Array& want, double tolerance, const std::string& what = "") {
+  ASSERT_EQ(got.shape, want.shape) << what;
+  double scale = 1e-3;
+  for (double v : want.data) scale = std::max(scale, std::fabs(v));
+  for (std::size_t i = 0; i < want.data.size(); ++i)
+    ASSERT_NEAR(got.data[i], want.data[i], tolerance * scale) << what << " element " << i;
+}
+
+/// d f / d argument k by central differences.
+template <class F>
+Array finite_difference(const F& f, std::vector<Array> arguments, std::size_t k, double h = 1e-5) {
+  Array slope(arguments[k].shape);
+  for (std::size_t i = 0; i < slope.data.size(); ++i) {
+    const double x = arguments[k].data[i];
+    arguments[k].data[i] = x + h;
+    const double up = f(arguments);
+    arguments[k].data[i] = x - h;
+    const double down = f(arguments);
+    arguments[k].data[i] = x;
+    slope.data[i] = (up - down) / (2 * h);
+  }
+  return slope;
+}
+
+}  // namespace oracle
+
+#endif

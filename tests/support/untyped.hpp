@@ -1,0 +1,48 @@
+#ifndef TESSERA_TESTS_SUPPORT_UNTYPED_HPP
+#define TESSERA_TESTS_SUPPORT_UNTYPED_HPP
+
+#include "gradients.hpp"
+
+namespace oracle {
+
+/// A program written node by node, for properties over random graphs: labels, dims and ranks need not be constants.
+class UntypedProgram {
+ public:
+  tessera::Value argument(int rank, unsigned unit = 0, tessera::DType dtype = tessera::DType::f32) {
+    const Node node{.op = Op::argument, .dtype = dtype, .rank = static_cast<std::uint8_t>(rank),
+                    .unit = static_cast<std::uint8_t>(unit), .value = static_cast<double>(arguments_.size())};
+    arguments_.push_back({&module_, 0, module_.main().add(node), {}});
+    return arguments_.back();
+  }
+  tessera::Value number(double value, tessera::DType dtype = tessera::DType::i64) {
+    return {&module_, 0, module_.main().add({.op = Op::constant, .dtype = dtype, .value = value}), {}};
+  }
+  void output(tessera::Value value) { module_.main().outputs.push_back(value.id); }
+
+  /// Gives sum(y * weights) and its gradient with respect to the arguments so far; weights become the last argument.
+  void output_gradients(tessera::Value y) {
+    std::vector<std::int32_t> sources;
+    for (const tessera::Value& v : arguments_)
+      if (tessera::is_floating(v.dtype())) sources.push_back(v.id);
+    const tessera::Value weights = argument(y.rank(), y.node().unit);
+    const unsigned all = (1u << y.rank()) - 1;
+    const tessera::Value loss = tessera::build::reduce(Op::sum, y * weights, all, false);
+    output(loss);
+    for (std::int32_t id : tessera::differentiate(loss, sources)) module_.main().outputs.push_back(id);
+  }
+
+  Program finish(bool simplified = true) {
+    if (simplified) tessera::simplify(module_);
+    Program program(module_, static_cast<int>(arguments_.size()));
+    tessera::verify(program.view());
+    return program;
+  }
+
+ private:
+  tessera::Module module_;
+  std::vector<tessera::Value> arguments_;
+};
+
+}  // namespace oracle
+
+#endif

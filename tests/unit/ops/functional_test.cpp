@@ -1,0 +1,104 @@
+#include <tessera/ops/functional.hpp>
+
+#include <tessera/graph/group.hpp>
+
+#include "../../support/gradients.hpp"
+
+namespace ts = tessera;
+using namespace oracle;
+
+namespace {
+
+template <class... Args, class F>
+Array apply(F, const std::vector<Array>& arguments) { return run(trace<F, Args...>().view(), arguments).at(0); }
+
+/// Units of a traced function's graph, by kind.
+template <class... Args, class F>
+int units(F, ts::UnitKind kind) {
+  const Program program = trace<F, Args...>();
+  int n = 0;
+  for (const ts::Unit& unit : ts::group_units(program.main()).units) n += unit.kind == kind ? 1 : 0;
+  return n;
+}
+
+const auto softmax = [](const auto& x) { return ts::softmax(x); };
+const auto log_softmax = [](const auto& x) { return ts::log_softmax<1>(x); };
+const auto layer_norm = [](const auto& x, const auto& g, const auto& b) { return ts::layer_norm(x, g, b, 1e-3); };
+const auto rms_norm = [](const auto& x, const auto& g) { return ts::rms_norm(x, g); };
+const auto cross_entropy = [](const auto& x, const auto& t) { return ts::cross_entropy(x, t); };
+const auto mse = [](const auto& x, const auto& y) { return ts::mse(x, y); };
+
+TEST(Functional, Softmax) {
+  const Array x = random_array({2, 5}, 1, -30, 30);
+  const Array y = apply<Float<2>>(softmax, {x});
+  const Array logs = apply<Float<2>>(log_softmax, {x});
+  for (std::int64_t i = 0; i < 2; ++i) {
+    double total = 0;
+    for (std::int64_t j = 0; j < 5; ++j) total += std::exp(x.at({i, j}));
+    for (std::int64_t j = 0; j < 5; ++j) {
+      EXPECT_NEAR(y.at({i, j}), std::exp(x.at({i, j})) / total, 1e-12);
+      EXPECT_NEAR(logs.at({i, j}), x.at({i, j}) - std::log(total), 1e-12);
+    }
+  }
+  EXPECT_EQ(apply<Float<1>>(softmax, {Array({2}, {1e6, 1e6})}).data, (std::vector<double>{0.5, 0.5}));
+  check_gradient<Float<2>>(softmax, {random_array({2, 4}, 2)});
+  check_gradient<Float<2>>(log_softmax, {random_array({2, 4}, 2)});
+  check_gradient<Float<3>>([](const auto& v) { return ts::softmax<1>(v); }, {random_array({2, 3, 2}, 2)});
+}
+
+TEST(Functional, Norms) {
+  const Array x = random_array({3, 4}, 1), gain = random_array({4}, 2), bias = random_array({4}, 3);
+  const Array y = apply<Float<2>, Float<1>, Float<1>>(layer_norm, {x, gain, bias});
+  const Array z = apply<Float<2>, Float<1>>(rms_norm, {x, gain});
+  for (std::int64_t i = 0; i < 3; ++i) {
+    double mean = 0, variance = 0, square = 0;
+    for (std::int64_t j = 0; j < 4; ++j) mean += x.at({i, j}) / 4, square += x.at({i, j}) * x.at({i, j}) / 4;
+    for (std::int64_t j = 0; j < 4; ++j) variance += std::pow(x.at({i, j}) - mean, 2) / 4;
+    for (std::int64_t j = 0; j < 4; ++j) {
+      EXPECT_NEAR(y.at({i, j}), (x.at({i, j}) - mean) / std::sqrt(variance + 1e-3) * gain.at({j}) + bias.at({j}), 1e-12);
+      EXPECT_NEAR(z.at({i, j}), x.at({i, j}) / std::sqrt(square + 1e-5) * gain.at({j}), 1e-12);
+    }
+  }
+  check_gradient<Float<2>, Float<1>, Float<1>>(layer_norm, {x, gain, bias});
+  check_gradient<Float<2>, Float<1>>(rms_norm, {x, gain});
+}
+
+TEST(Functional, Losses) {
+  const Array logits = random_array({2, 3, 4}, 1, -3, 3), targets({2, 3}, {0, 3, 1, 2, 2, 0});
+  double loss = 0;
+  for (std::int64_t i = 0; i < 2; ++i)
+    for (std::int64_t j = 0; j < 3; ++j) {
+      double total = 0;
+      for (std::int64_t k = 0; k < 4; ++k) total += std::exp(logits.at({i, j, k}));
+      loss += (std::log(total) - logits.at({i, j, static_cast<std::int64_t>(targets.at({i, j}))})) / 6;
+    }
+  EXPECT_NEAR((apply<Float<3>, Int<2>>(cross_entropy, {logits, targets}).data[0]), loss, 1e-12);
+  check_gradient<Float<3>, Int<2>>(cross_entropy, {logits, targets});
+  check_gradient<Float<1>, Int<0>>(cross_entropy, {random_array({3}, 2), Array::number(1)});
+
+  const Array x = random_array({2, 3}, 1), y = random_array({2, 3}, 2);
+  double square = 0;
+  for (std::size_t i = 0; i < 6; ++i) square += std::pow(x.data[i] - y.data[i], 2) / 6;
+  EXPECT_NEAR((apply<Float<2>, Float<2>>(mse, {x, y}).data[0]), square, 1e-12);
+  check_gradient<Float<2>, Float<2>>(mse, {x, y});
+}
+
+// What makes them fast: a row is read once, whatever is computed of it.
+TEST(Functional, EachIsOneKernel) {
+  using ts::UnitKind;
+  EXPECT_EQ((units<Float<3>>(softmax, UnitKind::fused)), 1);
+  EXPECT_EQ((units<Float<3>>([](const auto& x) { return ts::log_softmax(x); }, UnitKind::fused)), 1);
+  EXPECT_EQ((units<Float<3>, Float<1>, Float<1>>(layer_norm, UnitKind::fused)), 1);
+  EXPECT_EQ((units<Float<3>, Float<1>>(rms_norm, UnitKind::fused)), 1);
+  EXPECT_EQ((units<Float<3>, Int<2>>(cross_entropy, UnitKind::fused)), 1);
+  EXPECT_EQ((units<Float<3>, Int<2>>(cross_entropy, UnitKind::indexed)), 0);
+  EXPECT_EQ((units<Float<2>, Float<2>>(mse, UnitKind::fused)), 1);
+  // The loss and its gradient come out of one pass over the logits.
+  const auto with_gradient = [](const auto& x, const auto& t) { return ts::value_and_grad(cross_entropy)(x, t); };
+  EXPECT_EQ((units<Float<3>, Int<2>>(with_gradient, UnitKind::fused)), 1);
+  // Expressions and placeholders give the same graph.
+  const auto shifted = [](const auto& x) { return ts::softmax(x + 1.0) * 2; };
+  EXPECT_EQ((units<Float<3>>(shifted, UnitKind::fused)), 1);
+}
+
+}  // namespace

@@ -1,0 +1,61 @@
+#include <tessera/ops/reduction.hpp>
+
+#include "../../support/gradients.hpp"
+
+namespace ts = tessera;
+using namespace oracle;
+
+namespace {
+
+const Shape shape{2, 3, 4};
+const Array x = random_array(shape, 3);
+
+template <class F>
+Array result(F) { return run(trace<F, Float<3>>().view(), {x}).at(0); }
+
+TEST(Reduction, GradientOfEveryRow) {
+  const auto check = [](auto f, auto order) { check_gradient<Float<3>>(f, {x}, order); };
+  check([](const auto& v) { return ts::sum(v * v); }, second_order);
+  check([](const auto& v) { return ts::sum<1>(v * v) * 2; }, second_order);
+  check([](const auto& v) { return ts::sum<0, 2>(v * v * v, ts::keepdims) * v; }, second_order);
+  check([](const auto& v) { return ts::mean<-1>(ts::exp(v)); }, second_order);
+  check([](const auto& v) { return ts::mean(ts::exp(v)) * v; }, second_order);
+  check([](const auto& v) { return ts::max<1>(v); }, first_order);
+  check([](const auto& v) { return ts::max(v * v); }, first_order);
+  check([](const auto& v) { return ts::max<0, 1>(v, ts::keepdims) * v; }, first_order);
+  check([](const auto& v) { return ts::min<-1>(v * 2); }, first_order);
+  check([](const auto& v) { return ts::min<2, 0>(v, ts::keepdims) * v; }, first_order);
+}
+
+TEST(Reduction, DimsAndKeepdims) {
+  EXPECT_EQ(result([](const auto& v) { return ts::sum(v); }).shape, (Shape{}));
+  EXPECT_EQ(result([](const auto& v) { return ts::sum(v, ts::keepdims); }).shape, (Shape{1, 1, 1}));
+  EXPECT_EQ(result([](const auto& v) { return ts::max<-1, 0>(v); }).shape, (Shape{3}));
+  EXPECT_EQ(result([](const auto& v) { return ts::min<1>(v, ts::keepdims); }).shape, (Shape{2, 1, 4}));
+  double total = 0;
+  for (double v : x.data) total += v;
+  EXPECT_NEAR(result([](const auto& v) { return ts::sum(v); }).data[0], total, 1e-12);
+  EXPECT_NEAR(result([](const auto& v) { return ts::mean(v); }).data[0], total / 24, 1e-12);
+  const Array rows = result([](const auto& v) { return ts::mean<0, -1>(v); });
+  for (std::int64_t j = 0; j < 3; ++j) {
+    double row = 0;
+    for (std::int64_t i = 0; i < 2; ++i)
+      for (std::int64_t k = 0; k < 4; ++k) row += x.at({i, j, k});
+    EXPECT_NEAR(rows.data[static_cast<std::size_t>(j)], row / 8, 1e-12);
+  }
+}
+
+TEST(Reduction, EqualExtremesShareTheGradient) {
+  const auto f = [](const auto& v) { return ts::max<1>(v); };
+  const Program program = trace<FirstGradient<decltype(f)>, std::tuple<Float<2>>, Float<1>>();
+  const auto out = run(program.view(), {Array({2, 3}, {1, 5, 5, 7, 7, 7}), Array({2}, {1, 3})});
+  EXPECT_EQ(out[1].data, (std::vector<double>{0, 0.5, 0.5, 1, 1, 1}));
+}
+
+// The cotangent of a full sum has one element: it must not be spread before it is needed.
+TEST(Reduction, GradientOfASumIsNotMaterialised) {
+  const auto f = [](const auto& v) { return ts::value_and_grad([](const auto& w) { return ts::sum(w * w); })(v); };
+  EXPECT_EQ((trace<decltype(f), Float<3>>().count(Op::broadcast)), 0);
+}
+
+}  // namespace
