@@ -1,0 +1,179 @@
+#ifndef TESSERA_PARTITION_EXPLAIN_HPP
+#define TESSERA_PARTITION_EXPLAIN_HPP
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/graph/program.hpp>
+#include <tessera/graph/units.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/lifetimes.hpp>
+#include <tessera/partition/plan.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// "2,048".
+inline std::string grouped(std::int64_t number) {
+  const std::string digits = std::to_string(number);
+  const std::size_t sign = number < 0 ? 1 : 0;
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+inline std::string bytes_text(std::int64_t bytes) { return grouped(bytes) + " B"; }
+
+/// A plan as text: see explain().
+class PlanText {
+ public:
+  PlanText(const Plan& plan, const ProgramView& program, const UnitsView* units)
+      : plan_(plan), program_(program), units_(units) {}
+
+  std::string text() {
+    out_ = concat_text("plan on ", plan_.mesh.text(), "\n");
+    add_graph(0, 1);
+    add_totals();
+    add_memory();
+    return std::move(out_);
+  }
+
+ private:
+  const Plan& plan_;
+  ProgramView program_;
+  const UnitsView* units_;
+  std::string out_;
+
+  static std::string at_line(const Source& source) {
+    const std::string text = source.text();
+    return text.empty() ? text : "  at " + text;
+  }
+  std::string axes_text(unsigned axes) const {
+    std::string text;
+    for (int axis = 0; axis < plan_.mesh.rank(); ++axis) {
+      if (!(axes >> axis & 1u)) continue;
+      if (!text.empty()) text += ",";
+      text += plan_.mesh.axis_name(axis).view();
+    }
+    return text;
+  }
+  std::string value_text(const GraphPlan& graph, int v) const {
+    if (v < 0) return "-";
+    const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+    return concat_text("%", v, " ", shape_text(value.dtype, value.shape), tessera::text(value.sharding, plan_.mesh));
+  }
+  static std::string list_text(const std::vector<std::int32_t>& values) {
+    std::string text;
+    for (std::int32_t v : values) text += concat_text(text.empty() ? "" : " ", v < 0 ? "-" : concat_text("%", v));
+    return text;
+  }
+
+  std::string unit_text(int g, int u) const {
+    const GraphView graph = program_.graphs[g];
+    const Unit& unit = units_[g][u];
+    if (unit.kind == UnitKind::fused) {
+      std::string ops;
+      for (int m = 0; m < unit.member_count; ++m) {
+        const std::string_view name = row_of(graph[units_[g].members[unit.first_member + m]].op).name;
+        ops += concat_text(ops.empty() ? "" : "+", name);
+      }
+      return concat_text("fused ", ops);
+    }
+    const Op op = unit.kind == UnitKind::contraction ? graph[unit.space].op : graph[unit.root].op;
+    return concat_text(row_of(op).name, unit.addend >= 0 ? "+add" : "");
+  }
+
+  void add_collective(const CollectiveInfo& c, const std::string& indent) {
+    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(c.axes), ": ", bytes_text(c.payload_bytes), ", ",
+                        bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
+    if (!c.why.empty()) out_ += concat_text("  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+    out_ += "\n";
+  }
+
+  void add_graph(int g, int depth) {
+    const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
+    const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
+    for (const PlanStep& step : graph.steps) {
+      if (step.kind == StepKind::reshard) {
+        out_ += concat_text(indent, value_text(graph, step.outputs[0]), " = reshard ", list_text(step.inputs), "\n");
+        for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
+        continue;
+      }
+      std::string results;
+      for (std::int32_t v : step.outputs) results += concat_text(results.empty() ? "" : ", ", value_text(graph, v));
+      if (step.kind == StepKind::repeat) {
+        out_ += concat_text(indent, results, " = repeat ", step.layers, "x ", list_text(step.inputs),
+                            at_line(step.source), "\n");
+        add_graph(step.body, depth + 1);
+        continue;
+      }
+      out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
+                          grouped(step.flops), " flops, ", bytes_text(step.bytes), at_line(step.source), "\n");
+      for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
+    }
+    if (depth > 1) out_ += concat_text(indent, "yield ", list_text(graph.outputs), "\n");
+  }
+
+  void add_totals() {
+    struct Total {
+      Collective kind;
+      std::uint16_t axes;
+      std::int64_t count, payload, wire;
+    };
+    std::vector<Total> totals;
+    plan_.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == Collective::slice) return;
+      std::size_t t = 0;
+      while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
+      if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
+      totals[t].count += times;
+      totals[t].payload += c.payload_bytes * times;
+      totals[t].wire += c.wire_bytes * times;
+    });
+    out_ += totals.empty() ? "no communication\n" : "communication of each device\n";
+    for (const Total& t : totals)
+      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(t.axes), ": ", bytes_text(t.payload),
+                          ", ", bytes_text(t.wire), " on the wire\n");
+  }
+
+  void add_memory() {
+    const GraphPlan& main = plan_.main();
+    std::int64_t arguments = 0, outputs = 0;
+    std::vector<Lifetime> blocks;
+    for (const PlanValue& value : main.values) {
+      if (value.role == ValueRole::argument) arguments += value.device_bytes;
+      if (value.role == ValueRole::output) outputs += value.device_bytes;
+    }
+    out_ += concat_text("memory of a device: ", bytes_text(arguments), " arguments, ", bytes_text(outputs),
+                        " results, ", bytes_text(scratch(0)), " scratch\n");
+  }
+  /// Most bytes of intermediates that one device holds at once, bodies included.
+  std::int64_t scratch(int g) const {
+    const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
+    std::vector<Lifetime> blocks;
+    for (const PlanValue& value : graph.values)
+      if (value.role == ValueRole::intermediate && value.first_step >= 0)
+        blocks.push_back({value.device_bytes, value.first_step, value.last_step, 0});
+    for (std::size_t s = 0; s < graph.steps.size(); ++s)
+      if (graph.steps[s].kind == StepKind::repeat)
+        blocks.push_back({scratch(graph.steps[s].body), static_cast<int>(s), static_cast<int>(s), 0});
+    return max_live_bytes(blocks);
+  }
+};
+
+}  // namespace detail
+
+/// A plan as text: each step with its operations, results and cost, each collective with its bytes and line, what is
+/// communicated in all, and what a device holds.
+inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
+  return detail::PlanText(plan, program, units).text();
+}
+
+}  // namespace tessera
+
+#endif

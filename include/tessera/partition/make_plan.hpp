@@ -1,0 +1,59 @@
+#ifndef TESSERA_PARTITION_MAKE_PLAN_HPP
+#define TESSERA_PARTITION_MAKE_PLAN_HPP
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/partition/graph_planner.hpp>
+#include <tessera/partition/plan.hpp>
+#include <tessera/partition/shapes.hpp>
+#include <tessera/partition/solve.hpp>
+
+namespace tessera {
+
+/// What a plan knows of one argument: a tensor's shape and sharding, or the number of a Dim or a Scalar.
+struct ArgumentInfo {
+  Shape shape{};
+  Sharding sharding{};
+  double number = 0;
+};
+
+/// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
+/// `arguments` says of each argument how it lies, or which number it is.
+///
+/// Errors: those of the rows for shapes that don't fit, `structure` for stacks of different depths, `unsupported` for a
+/// Stack whose layers are split among devices, `policy` for a reshard that the options forbid.
+/// Source: factor propagation after Shardy; lazy reduction of partial values.
+constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
+                         const ArgumentInfo* arguments, int argument_count, const PlanOptions& options = {}) {
+  if (argument_count < program.argument_count)
+    fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, the program takes ",
+         program.argument_count);
+  std::vector<Shape> shapes;
+  std::vector<Sharding> shardings;
+  std::vector<double> numbers;
+  const auto count = static_cast<std::size_t>(argument_count);
+  shapes.reserve(count);
+  shardings.reserve(count);
+  numbers.reserve(count);
+  for (int i = 0; i < argument_count; ++i) {
+    shapes.push_back(arguments[i].shape);
+    shardings.push_back(arguments[i].sharding);
+    numbers.push_back(arguments[i].number);
+  }
+  const std::vector<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
+  ShardingSolver solver(program, units, mesh, found);
+  solver.solve(shardings.data(), options.outputs);
+  Plan plan;
+  plan.mesh = mesh;
+  plan.graphs.resize(static_cast<std::size_t>(program.graph_count));
+  GraphPlan main =
+      detail::GraphPlanner(program, units, mesh, found, solver, options, 0, options.outputs, plan.graphs).plan();
+  plan.graphs[0] = std::move(main);
+  return plan;
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,65 @@
+#ifndef TESSERA_PARTITION_PLACE_VALUES_HPP
+#define TESSERA_PARTITION_PLACE_VALUES_HPP
+
+#include <cstdint>
+#include <vector>
+
+#include <tessera/partition/lifetimes.hpp>
+#include <tessera/partition/plan.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Marks a value, and what it is a view of, as needed at a step.
+constexpr void need_value(GraphPlan& plan, int v, int step) {
+  while (v >= 0) {
+    PlanValue& value = plan.values[static_cast<std::size_t>(v)];
+    if (value.first_step < 0) value.first_step = step;
+    if (value.last_step < step) value.last_step = step;
+    v = value.role == ValueRole::view ? value.view_of : -1;
+  }
+}
+
+}  // namespace detail
+
+/// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
+/// bodies.
+constexpr void place_values(GraphPlan& plan, const std::vector<GraphPlan>& plans) {
+  const int count = static_cast<int>(plan.steps.size());
+  for (int s = 0; s < count; ++s) {
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
+  }
+  for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
+
+  std::vector<Lifetime> blocks;
+  std::vector<std::size_t> owners;
+  for (std::size_t v = 0; v < plan.values.size(); ++v) {
+    const PlanValue& value = plan.values[v];
+    if (value.role != ValueRole::intermediate || value.first_step < 0) continue;
+    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
+    owners.push_back(v);
+  }
+  plan.arena_bytes = assign_offsets(blocks);
+  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
+
+  // Bodies have their scratch above everything that is alive while any of them runs.
+  std::int64_t largest = 0;
+  for (int s = 0; s < count; ++s) {
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    if (step.kind != StepKind::repeat) continue;
+    const std::int64_t bytes = plans[static_cast<std::size_t>(step.body)].arena_bytes;
+    largest = bytes > largest ? bytes : largest;
+    for (const Lifetime& block : blocks) {
+      const std::int64_t end = block.offset + detail::arena_bytes(block.bytes);
+      if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
+    }
+  }
+  if (plan.body_offset + largest > plan.arena_bytes) plan.arena_bytes = plan.body_offset + largest;
+}
+
+}  // namespace tessera
+
+#endif

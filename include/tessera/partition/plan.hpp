@@ -1,0 +1,152 @@
+#ifndef TESSERA_PARTITION_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_HPP
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <tessera/base/source.hpp>
+#include <tessera/graph/program.hpp>
+#include <tessera/graph/units.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/parts.hpp>
+
+namespace tessera {
+
+/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has.
+enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice };
+
+inline constexpr Collective all_reduce = Collective::all_reduce;
+inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
+inline constexpr Collective all_gather = Collective::all_gather;
+inline constexpr Collective all_to_all = Collective::all_to_all;
+
+constexpr std::string_view name_of(Collective kind) {
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "slice"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+/// One collective of a plan, as each device takes part in it.
+struct CollectiveInfo {
+  Collective kind = Collective::all_reduce;
+  std::uint16_t axes = 0;  ///< mesh axes it runs over, one bit each
+  DType dtype = DType::f32;
+  std::int64_t payload_bytes = 0;  ///< V: bytes of the value reduced, or of the gathered value, on one device
+  std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
+  Source source{};                 ///< the line whose value is communicated
+  std::string_view why;            ///< what asked for it
+  bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
+};
+
+/// What a value of a plan is stored in.
+enum class ValueRole : std::uint8_t {
+  argument,      ///< the caller's; of a body, bound for every layer
+  intermediate,  ///< a block of the arena
+  output,        ///< made by a step of this plan straight into a result; of a body, bound for every layer
+  view,          ///< the elements of another value under other dims
+  host,          ///< a host scalar that a repeat takes as a tensor
+};
+
+/// A value of a plan: a node of the graph under one sharding. A resharded node is another value.
+struct PlanValue {
+  std::int32_t node = -1;
+  DType dtype = DType::f32;
+  ValueRole role = ValueRole::intermediate;
+  bool stacked = false;  ///< dim 0 counts layers, each stored on its own
+  std::int32_t view_of = -1;
+  Shape shape;  ///< global
+  Sharding sharding;
+  PartList parts;                       ///< of a partial value: which of its parts there are
+  std::int64_t device_bytes = 0;        ///< on the device that holds most
+  std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
+  int first_step = -1, last_step = -1;  ///< when its memory is needed, views of it included
+  std::int64_t offset = 0;              ///< of an intermediate, in the arena
+};
+
+enum class StepKind : std::uint8_t { compute, reshard, repeat };
+
+struct PlanStep {
+  StepKind kind = StepKind::compute;
+  std::int32_t unit = -1;                     ///< of compute and repeat
+  std::vector<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
+  std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
+  /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
+  std::uint16_t added_over = 0;
+  std::vector<CollectiveInfo> collectives;    ///< of a reshard; of a compute step, those between its passes
+  std::int32_t body = -1;                     ///< of a repeat: its graph
+  std::int64_t layers = 1;
+  std::int64_t flops = 0;  ///< of all devices together
+  std::int64_t bytes = 0;  ///< read and written, of all distinct shards
+  Source source{};
+};
+
+/// The plan of one graph.
+struct GraphPlan {
+  std::vector<PlanValue> values;
+  std::vector<PlanStep> steps;
+  std::vector<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
+  std::vector<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
+  std::vector<double> numbers;          ///< by node: host scalars known when planning
+  std::vector<Shape> shapes;            ///< by node
+  std::int64_t arena_bytes = 0;         ///< scratch of this graph, the largest body's included
+  std::int64_t body_offset = 0;         ///< where bodies have their scratch in it
+};
+
+/// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
+struct Plan {
+  Mesh mesh{};
+  std::vector<GraphPlan> graphs;  ///< one for each graph of the program
+
+  constexpr const GraphPlan& main() const { return graphs[0]; }
+
+  /// Calls f(collective, times it runs).
+  template <class F> constexpr void for_each_collective(F&& f) const {
+    std::vector<Occurrence> all;
+    collect(0, 1, all);
+    for (const Occurrence& one : all) f(*one.collective, one.times);
+  }
+  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
+  constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += times;
+    });
+    return n;
+  }
+  /// Bytes that one device sends, over all collectives or those of one axis.
+  constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (on(c, axis)) n += c.wire_bytes * times;
+    });
+    return n;
+  }
+  constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
+    });
+    return n;
+  }
+
+ private:
+  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
+    return axis.empty() || c.axes == 1u << mesh.axis_index(axis);
+  }
+  struct Occurrence {
+    const CollectiveInfo* collective;
+    std::int64_t times;
+  };
+  // Not a template: clang would not instantiate a recursive one in time for a constant expression.
+  constexpr void collect(int graph, std::int64_t times, std::vector<Occurrence>& all) const {
+    for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
+      for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
+      if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);
+    }
+  }
+};
+
+}  // namespace tessera
+
+#endif

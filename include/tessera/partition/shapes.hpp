@@ -1,0 +1,194 @@
+#ifndef TESSERA_PARTITION_SHAPES_HPP
+#define TESSERA_PARTITION_SHAPES_HPP
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/attributes.hpp>
+#include <tessera/graph/program.hpp>
+#include <tessera/ops/rows.hpp>
+
+namespace tessera {
+
+/// What is known of the nodes of one graph once the arguments' shapes are.
+struct GraphShapes {
+  std::vector<Shape> shapes;    ///< by node; empty for host scalars and repeats
+  std::vector<double> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;      ///< of a body: how often it runs
+};
+
+namespace detail {
+
+/// Functions of numbers that can't be folded by the compiler. They never decide a shape.
+inline double run_time_number(Op op, double a, double b) {
+  switch (op) {
+    case Op::exp:
+      return std::exp(a);
+    case Op::log:
+      return std::log(a);
+    case Op::sqrt:
+      return std::sqrt(a);
+    case Op::rsqrt:
+      return 1 / std::sqrt(a);
+    case Op::tanh:
+      return std::tanh(a);
+    case Op::sigmoid:
+      return 1 / (1 + std::exp(-a));
+    case Op::relu:
+      return a > 0 ? a : 0;
+    case Op::gelu:
+      return a / 2 * (1 + std::tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
+    case Op::silu:
+      return a / (1 + std::exp(-a));
+    case Op::sign:
+      return a > 0 ? 1 : a < 0 ? -1 : 0;
+    case Op::logical_not:
+      return a == 0;
+    case Op::pow:
+      return std::pow(a, b);
+    case Op::equal:
+      return a == b;
+    case Op::not_equal:
+      return a != b;
+    case Op::less:
+      return a < b;
+    case Op::less_equal:
+      return a <= b;
+    case Op::greater:
+      return a > b;
+    case Op::greater_equal:
+      return a >= b;
+    case Op::logical_and:
+      return a != 0 && b != 0;
+    case Op::logical_or:
+      return a != 0 || b != 0;
+    default:
+      fail(errc::unsupported, "[", row_of(op).name, "] numbers: this operation takes no number on the host");
+  }
+}
+
+/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++.
+constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
+                             const double* arguments) {
+  const Node& node = graph[id];
+  if (node.op == Op::constant) return node.value;
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
+  if (node.op == Op::extent)
+    return static_cast<double>(shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))]);
+  const double a = numbers[graph.operand(id, 0)];
+  const double b = node.arity > 1 ? numbers[graph.operand(id, 1)] : 0;
+  double result = 0;
+  if (node.op == Op::broadcast) {
+    result = a;
+  } else if (node.op == Op::select) {
+    result = a != 0 ? b : numbers[graph.operand(id, 2)];
+  } else if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
+    // A Scalar that is not known yet: no shape depends on it.
+    if (node.op == Op::div && b == 0 && (std::is_constant_evaluated() || !is_floating(node.dtype))) return 0;
+    result = row.fold(a, b);
+  } else if (!std::is_constant_evaluated()) {
+    result = run_time_number(node.op, a, b);
+  }
+  if (node.dtype == DType::bool_) return result != 0;
+  if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
+  return node.dtype == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
+}
+
+[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+  const std::string at = node.source.text();
+  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
+       at.empty() ? "" : " at ", at);
+}
+
+class ShapeInference {
+ public:
+  constexpr ShapeInference(const ProgramView& program, const double* numbers, std::vector<GraphShapes>& found)
+      : program_(program), numbers_(numbers), found_(found) {}
+
+  constexpr void infer(int g, const Shape* arguments) {
+    const GraphView graph = program_.graphs[g];
+    const std::vector<std::uint8_t> host = host_scalars(graph);
+    std::vector<Shape> shapes(static_cast<std::size_t>(graph.size));
+    std::vector<double> numbers(static_cast<std::size_t>(graph.size), 0);
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      const auto at = static_cast<std::size_t>(id);
+      if (host[at]) {
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_);
+      } else if (node.op == Op::repeat) {
+        infer_body(graph, id, shapes);
+      } else if (node.op == Op::project) {
+        shapes[at] = projected(graph, id);
+      } else {
+        shapes[at] = row_of(node.op).shape({graph, id, shapes.data(), numbers.data(), arguments});
+        if (node.op == Op::argument && shapes[at].size() != node.rank)
+          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
+               ", and the program takes ", int{node.rank});
+      }
+    }
+    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
+    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
+  }
+
+ private:
+  ProgramView program_;
+  const double* numbers_;
+  std::vector<GraphShapes>& found_;
+
+  constexpr void infer_body(const GraphView& graph, int id, const std::vector<Shape>& shapes) {
+    const Node& node = graph[id];
+    const Repeat repeat = Repeat::of(node);
+    std::int64_t layers = -1;
+    std::vector<Shape> arguments;
+    for (int i = 0; i < node.arity; ++i) {
+      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
+      if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
+        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        layers = shape[0];
+        shape.erase(0);
+      }
+      arguments.push_back(shape);
+    }
+    infer(node.index(), arguments.data());
+    found_[static_cast<std::size_t>(node.index())].layers = layers < 0 ? 1 : layers;
+  }
+
+  constexpr Shape projected(const GraphView& graph, int id) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int output = dim_of(graph[id]), body = repeat.index();
+    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
+    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
+    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
+    return shape;
+  }
+};
+
+}  // namespace detail
+
+/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
+/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
+/// Errors: `shape_mismatch` from the rows, `structure` for stacked operands of different numbers of layers.
+constexpr std::vector<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                                const double* numbers) {
+  std::vector<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
+  detail::ShapeInference(program, numbers, found).infer(0, arguments);
+  return found;
+}
+
+/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
+/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
+inline void evaluate_numbers(const GraphView& graph, const std::vector<std::uint8_t>& host,
+                             const std::vector<Shape>& shapes, const double* arguments, std::vector<double>& values) {
+  for (int id = 0; id < graph.size; ++id)
+    if (host[static_cast<std::size_t>(id)])
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments);
+}
+
+}  // namespace tessera
+
+#endif

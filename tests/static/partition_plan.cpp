@@ -1,0 +1,69 @@
+#include <tuple>
+
+#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/verify_plan.hpp>
+
+// Plans as constants: what a training step communicates is known to the compiler.
+
+namespace ts = tessera;
+
+namespace {
+
+using Matrix = ts::ShardedTensor<float, 2>;
+constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
+
+struct Mlp {
+  Matrix up, down;
+  constexpr auto operator()(const auto& x) const { return ts::matmul(ts::gelu(ts::matmul(x, up)), down); }
+};
+struct Gradient {
+  constexpr auto operator()(auto model, auto x, auto t) const {
+    return ts::value_and_grad([](const auto& m, auto in, auto out) { return ts::mse(m(in), out); })(model, x, t);
+  }
+};
+
+constexpr ts::Plan plan(const ts::PartitionSpec& up, const ts::PartitionSpec& down) {
+  return ts::plan_of<Gradient, Mlp, Matrix, Matrix>(
+      mesh, {{{64, 256}, up}, {{256, 64}, down}, {{32, 64}, {"data"}}, {{32, 64}, {"data"}}});
+}
+constexpr ts::PartitionSpec stored = ts::PartitionSpec({"data"}).gathered_on_use();
+
+// Data parallel: one all-reduce of each gradient, and one of the loss.
+static_assert(plan({}, {}).count(ts::all_reduce) == 3);
+static_assert(plan({}, {}).payload_bytes(ts::all_reduce) == 2 * 65536 + 4);
+// Megatron: one all-reduce forward; the input has no gradient. Gradients of split weights are a quarter as large.
+static_assert(plan({ts::none, "model"}, {"model"}).count(ts::all_reduce, "model") == 1);
+static_assert(plan({ts::none, "model"}, {"model"}).payload_bytes(ts::all_reduce, "data") == 2 * 16384 + 4);
+// Fully sharded: weights are gathered where they are used.
+static_assert(plan(stored, stored).count(ts::all_gather) == 2);
+static_assert(plan(stored, stored).wire_bytes("model") == 0);
+
+// A stack is planned once, however deep.
+struct Layer {
+  Matrix up, down;
+  constexpr auto operator()(const auto& x) const { return x + ts::matmul(ts::gelu(ts::matmul(x, up)), down); }
+};
+constexpr std::int64_t reduces(std::int64_t depth) {
+  return ts::plan_of<Gradient, ts::Stack<Layer>, Matrix, Matrix>(mesh,
+                                                                 {ts::stacked(depth, {{64, 256}, {ts::none, "model"}}),
+                                                                  ts::stacked(depth, {{256, 64}, {"model"}}),
+                                                                  {{32, 64}, {"data"}},
+                                                                  {{32, 64}, {"data"}}})
+      .count(ts::all_reduce, "model");
+}
+static_assert(reduces(1) == 2 && reduces(48) == 96);
+
+// The verifier runs in constant expressions too.
+constexpr bool verified() {
+  using Program = ts::Traced<Gradient, Mlp, Matrix, Matrix>;
+  const ts::Plan made = plan({ts::none, "model"}, {"model"});
+  ts::verify_plan(made, Program::program(), ts::TracedUnits<Program>::views.data());
+  return true;
+}
+static_assert(verified());
+
+static_assert(ts::ring_bytes(ts::all_reduce, 2097152, 4) == 3145728);
+
+}  // namespace

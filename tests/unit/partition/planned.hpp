@@ -1,0 +1,57 @@
+#ifndef TESSERA_TESTS_PARTITION_PLANNED_HPP
+#define TESSERA_TESTS_PARTITION_PLANNED_HPP
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/graph/lower_fused.hpp>
+#include <tessera/graph/trace.hpp>
+#include <tessera/partition/explain.hpp>
+#include <tessera/partition/make_plan.hpp>
+#include <tessera/partition/verify_plan.hpp>
+
+namespace tessera::tests {
+
+/// A traced program and what a plan of it is made from.
+struct Planned {
+  ProgramView program;
+  ProgramUnits units;
+  std::vector<UnitsView> views;
+  Plan plan;
+
+  Planned(const ProgramView& traced, const Mesh& mesh, const std::vector<ArgumentInfo>& arguments,
+          const PlanOptions& options = {})
+      : program(traced), units(traced.graphs, traced.graph_count) {
+    for (const Units& graph : units.graphs) views.push_back(graph.view());
+    plan = make_plan(program, views.data(), mesh, arguments.data(), static_cast<int>(arguments.size()), options);
+    verify_plan(plan, program, views.data());
+  }
+  std::string text() const { return explain(plan, program, views.data()); }
+
+  /// The collectives in the order in which they run, a body's once: "all_reduce model 4096".
+  std::string collectives(int g = 0) const {
+    std::string out;
+    for (const PlanStep& step : plan.graphs[static_cast<std::size_t>(g)].steps) {
+      for (const CollectiveInfo& c : step.collectives) {
+        if (c.kind == Collective::slice) continue;
+        std::string axes;
+        for (int axis = 0; axis < plan.mesh.rank(); ++axis)
+          if (c.axes >> axis & 1u) axes += (axes.empty() ? "" : ",") + std::string(plan.mesh.axis_name(axis).view());
+        out += concat_text(name_of(c.kind), " ", axes, " ", c.payload_bytes, "\n");
+      }
+      if (step.kind == StepKind::repeat)
+        out += concat_text("repeat ", step.layers, "\n", collectives(step.body), "end\n");
+    }
+    return out;
+  }
+};
+
+inline ArgumentInfo tensor(const Mesh& mesh, const Shape& shape, const PartitionSpec& spec = {}) {
+  return {shape, resolve(spec, mesh, static_cast<int>(shape.size())), 0};
+}
+inline ArgumentInfo number(double value) { return {{}, {}, value}; }
+
+}  // namespace tessera::tests
+
+#endif

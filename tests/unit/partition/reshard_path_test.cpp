@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/partition/reshard_path.hpp>
+
+namespace {
+
+namespace ts = tessera;
+using ts::AxisList;
+using ts::Collective;
+using ts::Sharding;
+
+/// Every way to lay a tensor of a rank on a mesh; with partial values too when asked for.
+std::vector<Sharding> all_shardings(const ts::Mesh& mesh, int rank, bool partial) {
+  std::vector<Sharding> found{ts::replicated(rank)};
+  std::vector<Sharding> last = found;
+  // Axes are appended one after another, in every order, so that every list of every dim comes up.
+  std::map<std::string, bool> seen{{ts::text(last[0], mesh), true}};
+  while (!last.empty()) {
+    std::vector<Sharding> next;
+    for (const Sharding& s : last)
+      for (int axis = 0; axis < mesh.rank(); ++axis) {
+        if (s.uses(axis)) continue;
+        for (int d = 0; d <= rank; ++d) {
+          Sharding made = s;
+          if (d < rank)
+            made.dims[d].push_back(static_cast<std::uint8_t>(axis));
+          else if (partial)
+            made.unreduced = static_cast<std::uint16_t>(made.unreduced | 1u << axis);
+          else
+            continue;
+          if (seen.emplace(ts::text(made, mesh), true).second) next.push_back(made);
+        }
+      }
+    found.insert(found.end(), next.begin(), next.end());
+    last = next;
+  }
+  return found;
+}
+
+bool same_shards(const Sharding& a, const Sharding& b, const ts::Mesh& mesh) {
+  for (int d = 0; d < a.rank; ++d)
+    if (ts::shard_count(a, mesh, d) != ts::shard_count(b, mesh, d)) return false;
+  return true;
+}
+
+/// Cheapest collectives between two shardings by Dijkstra over every sharding there is: bytes on the wire of a device.
+class Exhaustive {
+ public:
+  Exhaustive(const ts::Mesh& mesh, const ts::Shape& shape)
+      : mesh_(mesh), shape_(shape), states_(all_shardings(mesh, static_cast<int>(shape.size()), true)) {
+    for (std::size_t i = 0; i < states_.size(); ++i) index_[ts::text(states_[i], mesh)] = i;
+  }
+
+  const std::vector<Sharding>& states() const { return states_; }
+
+  std::vector<std::int64_t> costs_from(const Sharding& from) const {
+    std::vector<std::int64_t> cost(states_.size(), -1);
+    using Item = std::pair<std::int64_t, std::size_t>;
+    std::priority_queue<Item, std::vector<Item>, std::greater<>> open;
+    open.push({0, index_.at(ts::text(from, mesh_))});
+    while (!open.empty()) {
+      const auto [paid, at] = open.top();
+      open.pop();
+      if (cost[at] >= 0) continue;
+      cost[at] = paid;
+      for_each_move(states_[at], [&](const Sharding& to, std::int64_t price) {
+        open.push({paid + price, index_.at(ts::text(to, mesh_))});
+      });
+    }
+    return cost;
+  }
+
+ private:
+  ts::Mesh mesh_;
+  ts::Shape shape_;
+  std::vector<Sharding> states_;
+  std::map<std::string, std::size_t> index_;
+
+  std::int64_t bytes(const Sharding& s) const { return ts::local_bytes(shape_, s, mesh_, ts::DType::f32); }
+  std::int64_t ring(Collective kind, std::int64_t payload, unsigned axes) const {
+    return ts::ring_bytes(kind, payload, ts::devices_on(mesh_, axes));
+  }
+
+  template <class F> void for_each_move(const Sharding& s, F&& move) const {
+    for (int axis = 0; axis < mesh_.rank(); ++axis) {
+      if (s.uses(axis)) continue;
+      for (int d = 0; d < s.rank; ++d) {
+        Sharding made = s;
+        made.dims[d].push_back(static_cast<std::uint8_t>(axis));
+        move(made, 0);
+      }
+    }
+    for (int d = 0; d < s.rank; ++d) {
+      Sharding made = s;
+      unsigned axes = 0;
+      while (!made.dims[d].empty()) {
+        axes |= 1u << made.dims[d].back();
+        made.dims[d].pop_back();
+        move(made, ring(Collective::all_gather, bytes(made), axes));
+        for (int to = 0; to < s.rank; ++to) {
+          if (to == d) continue;
+          Sharding moved = made;
+          for (std::size_t i = made.dims[d].size(); i < s.dims[d].size(); ++i) moved.dims[to].push_back(s.dims[d][i]);
+          move(moved, ring(Collective::all_to_all, bytes(s) * ts::devices_on(mesh_, axes), axes));
+        }
+      }
+    }
+    for (unsigned axes = 1; axes < 1u << mesh_.rank(); ++axes) {
+      if ((axes & s.unreduced) != axes) continue;
+      Sharding made = s;
+      made.unreduced = static_cast<std::uint16_t>(s.unreduced & ~axes);
+      move(made, ring(Collective::all_reduce, bytes(s), axes));
+      // Scattered onto one dim, in either order of two axes.
+      std::vector<int> list;
+      for (int axis = 0; axis < mesh_.rank(); ++axis)
+        if (axes >> axis & 1u) list.push_back(axis);
+      for (int d = 0; d < s.rank; ++d) {
+        std::sort(list.begin(), list.end());
+        do {
+          Sharding scattered = made;
+          for (int axis : list) scattered.dims[d].push_back(static_cast<std::uint8_t>(axis));
+          move(scattered, ring(Collective::reduce_scatter, bytes(s), axes));
+        } while (std::next_permutation(list.begin(), list.end()));
+      }
+    }
+    for (const Sharding& other : states_)
+      if (other.unreduced == s.unreduced && same_shards(s, other, mesh_) && !(other == s)) move(other, bytes(s));
+  }
+};
+
+struct Comparison {
+  int pairs = 0, optimal = 0;
+  double worst = 1;
+  std::string worst_text;
+};
+
+Comparison compare(const ts::Mesh& mesh, const ts::Shape& shape) {
+  const Exhaustive exhaustive(mesh, shape);
+  Comparison result;
+  for (const Sharding& from : exhaustive.states()) {
+    const std::vector<std::int64_t> best = exhaustive.costs_from(from);
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      const Sharding& to = exhaustive.states()[i];
+      if (to.unreduced != 0) continue;
+      const std::int64_t cost = ts::wire_bytes(ts::reshard_path(shape, ts::DType::f32, mesh, from, to));
+      ++result.pairs;
+      EXPECT_GE(cost, best[i]) << ts::text(from, mesh) << " to " << ts::text(to, mesh);
+      if (cost == best[i]) {
+        ++result.optimal;
+      } else if (best[i] == 0 || static_cast<double>(cost) / static_cast<double>(best[i]) > result.worst) {
+        result.worst = best[i] == 0 ? 1e9 : static_cast<double>(cost) / static_cast<double>(best[i]);
+        result.worst_text = ts::text(from, mesh) + " to " + ts::text(to, mesh) + ": " + std::to_string(cost) +
+                            " against " + std::to_string(best[i]);
+      }
+    }
+  }
+  return result;
+}
+
+TEST(ReshardPath, OneAxisIsOptimal) {
+  for (int n : {2, 3, 4, 8}) {
+    const ts::Mesh mesh({{"x", n}});
+    const Comparison found = compare(mesh, {48, 24});
+    EXPECT_EQ(found.optimal, found.pairs) << found.worst_text;
+  }
+}
+
+// Several axes: the path is found without a search, so that it costs nothing to plan. It stays close to the optimum.
+TEST(ReshardPath, SeveralAxesAreCloseToOptimal) {
+  for (const ts::Mesh& mesh :
+       {ts::Mesh({{"x", 2}, {"y", 2}}), ts::Mesh({{"x", 2}, {"y", 4}}), ts::Mesh({{"x", 4}, {"y", 2}})}) {
+    const Comparison found = compare(mesh, {64, 64});
+    EXPECT_GE(found.optimal * 5, found.pairs * 4) << mesh.text();
+    EXPECT_LT(found.worst, 2.3) << found.worst_text;
+  }
+  const Comparison cube = compare(ts::Mesh({{"x", 2}, {"y", 2}, {"z", 2}}), {64, 64});
+  EXPECT_GE(cube.optimal * 2, cube.pairs);
+  EXPECT_LT(cube.worst, 4) << cube.worst_text;
+}
+
+std::string names(const ts::Mesh& mesh, const ts::Shape& shape, const Sharding& from, const Sharding& to) {
+  std::string out;
+  for (const ts::CollectiveInfo& c : ts::reshard_path(shape, ts::DType::f32, mesh, from, to))
+    out += std::string(out.empty() ? "" : " ") + std::string(ts::name_of(c.kind)) + ":" +
+           std::to_string(c.payload_bytes) + ":" + std::to_string(c.wire_bytes);
+  return out;
+}
+
+TEST(ReshardPath, TheUsualOnesAreOneCollective) {
+  const ts::Mesh mesh({{"d", 2}, {"m", 4}});
+  const ts::Shape shape{64, 32};  // 8,192 bytes
+  const auto spec = [&](ts::PartitionSpec s) { return ts::resolve(s, mesh, 2); };
+  const auto partial = [&](ts::PartitionSpec s, unsigned axes) {
+    Sharding made = ts::resolve(s, mesh, 2);
+    made.unreduced = static_cast<std::uint16_t>(axes);
+    return made;
+  };
+  EXPECT_EQ(names(mesh, shape, spec({}), spec({})), "");
+  EXPECT_EQ(names(mesh, shape, spec({}), spec({"d", "m"})), "slice:1024:0");
+  EXPECT_EQ(names(mesh, shape, spec({"d", "m"}), spec({"d"})), "all_gather:4096:3072");
+  EXPECT_EQ(names(mesh, shape, spec({{"d", "m"}}), spec({})), "all_gather:8192:7168");
+  EXPECT_EQ(names(mesh, shape, spec({"d", "m"}), spec({{"d", "m"}})), "all_to_all:4096:768");
+  EXPECT_EQ(names(mesh, shape, partial({"d"}, 2), spec({"d"})), "all_reduce:4096:6144");
+  EXPECT_EQ(names(mesh, shape, partial({"d"}, 2), spec({"d", "m"})), "reduce_scatter:4096:3072");
+  EXPECT_EQ(names(mesh, shape, partial({}, 3), spec({})), "all_reduce:8192:14336");
+  EXPECT_EQ(names(mesh, shape, partial({}, 3), spec({"m"})), "reduce_scatter:8192:6144 all_reduce:2048:2048");
+  EXPECT_EQ(names(mesh, shape, partial({}, 3), partial({}, 1)), "all_reduce:8192:12288");
+  EXPECT_EQ(names(mesh, shape, spec({{"d", "m"}}), spec({{"m", "d"}})), "permute:1024:1024");
+}
+
+TEST(ReshardPath, UnevenShardsCountTheLargest) {
+  const ts::Mesh mesh({{"x", 4}});
+  const Sharding split = ts::resolve({"x"}, mesh, 1), whole = ts::replicated(1);
+  EXPECT_EQ(names(mesh, {10}, split, whole), "all_gather:40:30");
+  EXPECT_EQ(ts::local_bytes({10}, split, mesh, ts::DType::f32), 12);
+  EXPECT_EQ(ts::local_extents({3}, split, mesh), ts::Shape{1});
+}
+
+TEST(ReshardPath, NothingReducedBecomesPartial) {
+  const ts::Mesh mesh({{"x", 4}});
+  Sharding partial = ts::replicated(1);
+  partial.unreduced = 1;
+  try {
+    ts::reshard_path({8}, ts::DType::f32, mesh, ts::replicated(1), partial);
+    FAIL() << "a partial value was made of a whole one";
+  } catch (const ts::error& e) {
+    EXPECT_EQ(e.id(), ts::errc::graph_invalid);
+  }
+}
+
+TEST(ReshardPath, RingBytesAreThoseOfTheLiterature) {
+  EXPECT_EQ(ts::ring_bytes(Collective::all_reduce, 2097152, 4), 3145728);
+  EXPECT_EQ(ts::ring_bytes(Collective::all_gather, 1024, 4), 768);
+  EXPECT_EQ(ts::ring_bytes(Collective::reduce_scatter, 1024, 4), 768);
+  EXPECT_EQ(ts::ring_bytes(Collective::all_to_all, 1024, 4), 192);
+  EXPECT_EQ(ts::ring_bytes(Collective::permute, 1024, 4), 1024);
+  EXPECT_EQ(ts::ring_bytes(Collective::all_reduce, 1024, 1), 0);
+}
+
+}  // namespace
