@@ -1,0 +1,68 @@
+#ifndef TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
+#define TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <string_view>
+
+#include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/gemm.hpp>
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/packed_gemm.hpp>
+
+namespace tessera::kernels {
+
+/// Where the choice is kept, one for the program; null for the default. Use contraction_provider().
+inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
+  static std::atomic<const ContractionProvider*> chosen{nullptr};
+  return chosen;
+}
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// Matrix products by our own packed kernels. A template, so that code for both types is compiled only for who asks for
+/// the object.
+template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
+  std::string_view name() const override {
+    constexpr std::array<std::string_view, 3> names = {"packed portable", "packed avx2", "packed avx512"};
+    return names[static_cast<std::size_t>(cpu_level())];
+  }
+  void gemm(const Gemm<float>& g) const override { packed_gemm(g); }
+  void gemm(const Gemm<double>& g) const override { packed_gemm(g); }
+};
+
+/// The default provider, which needs nothing beyond this library.
+template <class Provider = PackedProvider<>> const ContractionProvider& packed_provider() {
+  static const Provider provider;
+  return provider;
+}
+
+/// The provider that contractions use from now on; any thread may ask or set at any time.
+template <class Default = PackedProvider<>> const ContractionProvider& contraction_provider() {
+  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+  return chosen ? *chosen : packed_provider<Default>();
+}
+
+/// Chooses the provider, and returns the one chosen before. `provider` must outlive the program's last contraction:
+/// providers have no state, so a static object is the natural form. Contractions under way end with the old one.
+template <class Default = PackedProvider<>>
+const ContractionProvider& set_contraction_provider(const ContractionProvider& provider) {
+  const ContractionProvider* before = chosen_contraction_provider().exchange(&provider, std::memory_order_acq_rel);
+  return before ? *before : packed_provider<Default>();
+}
+
+/// One product by the chosen provider. The default one is called directly, so that a program has code for the element
+/// types that it multiplies, and no others.
+template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
+  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+  if (!chosen) return packed_gemm(g, finished);
+  chosen->gemm(g);
+  finished(0, g.m);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif

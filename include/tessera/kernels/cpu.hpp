@@ -1,0 +1,70 @@
+#ifndef TESSERA_KERNELS_CPU_HPP
+#define TESSERA_KERNELS_CPU_HPP
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+
+#include <tessera/base/error.hpp>
+#include <tessera/kernels/isa.hpp>
+
+namespace tessera::kernels {
+
+/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512 };
+
+/// "portable", "avx2", "avx512".
+constexpr std::string_view name_of(CpuLevel level) {
+  constexpr std::array<std::string_view, 3> names = {"portable", "avx2", "avx512"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+inline CpuLevel detect_cpu() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
+  return __builtin_cpu_supports("avx512f") ? CpuLevel::avx512 : CpuLevel::avx2;
+#else
+  return CpuLevel::portable;
+#endif
+}
+
+/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
+inline CpuLevel restricted(CpuLevel has, const char* wanted) {
+  if (wanted == nullptr || *wanted == '\0') return has;
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512})
+    if (name_of(level) == wanted) return level < has ? level : has;
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512");
+}
+
+/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
+inline std::int64_t second_level_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (bytes >= 1 << 17) return bytes;
+#endif
+  return 1 << 20;
+}
+
+}  // namespace detail
+
+/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
+/// portable, avx2, avx512, for tests and comparisons. Errors: errc::option for any other value.
+inline CpuLevel cpu_level() {
+  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
+  return level;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif

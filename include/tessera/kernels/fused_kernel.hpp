@@ -1,0 +1,512 @@
+#ifndef TESSERA_KERNELS_FUSED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_KERNEL_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/graph/fused.hpp>
+#include <tessera/kernels/fused_rows.hpp>
+#include <tessera/kernels/fused_schedule.hpp>
+#include <tessera/kernels/lane_ops.hpp>
+#include <tessera/kernels/scratch.hpp>
+
+// One fused kernel: a constexpr program turned into straight-line vector code. Steps of all kernels are instances of a
+// few templates over (kind, op, dtype), so an instruction costs an inlined call and no instantiation of its own.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Values of one kernel by instruction, an array for each type lanes have. Indices are constants after inlining, so all
+/// that remains of it is registers.
+template <int Size> struct Registers {
+  Lanes<float> f32[Size];
+  Lanes<double> f64[Size];
+  Lanes<std::int32_t> i32[Size];
+  Lanes<std::int64_t> i64[Size];
+  Mask mask[Size];
+
+  template <class T> TESSERA_INLINE auto& get(int i) {
+    if constexpr (std::is_same_v<T, float>)
+      return f32[i];
+    else if constexpr (std::is_same_v<T, double>)
+      return f64[i];
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+      return i32[i];
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      return i64[i];
+    else
+      return mask[i];
+  }
+  template <class T> TESSERA_INLINE const auto& get(int i) const {
+    return const_cast<Registers&>(*this).template get<T>(i);
+  }
+};
+
+template <DType Type> using lanes_of = lane_t<element_t<Type>>;
+
+/// Where element-level instructions of one iteration read.
+struct ElementPlace {
+  std::byte* const* operands;
+  std::int64_t offset;  ///< from the window's first element
+  std::int64_t index;   ///< global, along the row dim
+  std::byte* kept;      ///< values that passes keep for each other, one row of `kept_capacity` elements after the other
+  std::int64_t kept_index, kept_capacity;
+
+  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
+    const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
+    // The processor's own prefetch ends at a page, and several operands ask more of it than it has: docs/decisions/0007.
+    // An address past the end is no error, which is why it is computed as a number.
+    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
+    return load(from);
+  }
+  template <class T> TESSERA_INLINE Lanes<T> position(int) const { return iota<T>(index); }
+  template <class T> TESSERA_INLINE T* kept_row(int kept_offset) const {
+    return reinterpret_cast<T*>(kept + kept_offset * kept_capacity) + kept_index;
+  }
+};
+
+/// Where uniform and row-level instructions read.
+struct RowPlace {
+  const RowWalk& rows;
+  const FusedCall& call;
+
+  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
+    return splat<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input]));
+  }
+  template <class T> TESSERA_INLINE Lanes<T> position(int dim) const {
+    return splat<T>(static_cast<T>(call.global_offset[dim] + rows.index[dim]));
+  }
+};
+
+template <Op O, DType To, DType From, class File>
+TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
+  using T = lanes_of<To>;
+  using S = lanes_of<From>;
+  const auto& a = step.a_varies ? own : shared;
+  const auto& b = step.b_varies ? own : shared;
+  if constexpr (O == Op::cast) {
+    own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
+  } else if constexpr (O == Op::select) {
+    const auto& c = step.c_varies ? own : shared;
+    own.template get<T>(step.to) =
+        apply<O>(a.template get<bool>(step.a), b.template get<S>(step.b), c.template get<S>(step.c));
+  } else {
+    const auto result = [&]() TESSERA_INLINE_LAMBDA {
+      if constexpr (O == Op::div && std::is_floating_point_v<T>)
+        if (step.a_varies && !step.b_varies)
+          return divide_by_invariant(a.template get<S>(step.a), b.template get<S>(step.b));
+      if constexpr (uses_b(O) || O == Op::broadcast)
+        return apply<O>(a.template get<S>(step.a), b.template get<S>(step.b));
+      else
+        return apply<O>(a.template get<S>(step.a));
+    }();
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      own.template get<T>(step.to) = wrap<element_t<To>>(result);
+    else
+      own.template get<T>(step.to) = result;
+  }
+}
+
+template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Place>
+TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Place& place,
+                             const double* uniforms) {
+  using T = lanes_of<To>;
+  if constexpr (Kept == Keep::restore)
+    own.template get<T>(step.to) = load(place.template kept_row<T>(step.kept_offset));
+  else if constexpr (Kind == InstrKind::load)
+    own.template get<T>(step.to) = place.template read<element_t<To>>(step.a);
+  else if constexpr (Kind == InstrKind::uniform)
+    own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
+  else if constexpr (Kind == InstrKind::index)
+    own.template get<T>(step.to) = place.template position<T>(step.a);
+  else
+    compute<O, To, From>(own, shared, step);
+  if constexpr (Kept == Keep::save) store(place.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
+}
+
+/// A running total outside the lanes: of floating point in double, else of whole numbers.
+struct Total {
+  double real;
+  std::int64_t whole;
+
+  template <class T> TESSERA_INLINE auto& get() {
+    if constexpr (std::is_floating_point_v<T>)
+      return real;
+    else
+      return whole;
+  }
+};
+
+template <Op O, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
+  using T = lanes_of<Type>;
+  sums.template get<T>(to) = splat<T>(identity<O, T>());
+}
+
+template <Op O, DType Type> TESSERA_INLINE void clear_total(Total& total) {
+  auto& value = total.get<lanes_of<Type>>();
+  value = identity<O, std::remove_reference_t<decltype(value)>>();
+}
+
+/// Adds the lanes of `sums[0 .. Count)` to the total and clears them.
+template <Op O, DType Type, int Count, class File> TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
+  using T = lanes_of<Type>;
+  Lanes<T> all = sums[0].template get<T>(to);
+  if constexpr (Count == 2) all = apply<combining(O)>(all, sums[1].template get<T>(to));
+  if constexpr (Count == 4)
+    all = apply<combining(O)>(apply<combining(O)>(all, sums[1].template get<T>(to)),
+                              apply<combining(O)>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+  auto& value = total.get<T>();
+  value = combine<O>(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<O>(all)));
+  for (int u = 0; u < Count; ++u) clear_lanes<O, Type>(sums[u], to);
+}
+
+/// Combines a value into one element of an output.
+template <Op O, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
+  using E = element_t<Type>;
+  E* element = reinterpret_cast<E*>(at);
+  if constexpr (std::is_same_v<E, bool>)
+    *element = combine<O>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
+  else
+    *element = static_cast<E>(combine<O>(static_cast<T>(*element), value));
+}
+
+/// A store at every element, or the accumulation of one value in lanes.
+template <StoreKind Kind, Op O, bool Reduces, DType To, DType From, class File>
+TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
+                          std::int64_t offset, bool past_caches) {
+  using T = lanes_of<To>;
+  using E = element_t<To>;
+  const Lanes<T> value = convert<T>(values.template get<lanes_of<From>>(exit.instr));
+  if constexpr (Reduces) {
+    auto& sum = sums.template get<T>(exit.to);
+    sum = apply<combining(O)>(value, sum);
+  } else {
+    E* target = reinterpret_cast<E*>(outputs[exit.slot]) + offset;
+    if constexpr (Kind == StoreKind::accumulate) {
+      const Lanes<T> sum = apply<combining(O)>(value, load(target));
+      if constexpr (std::is_same_v<T, bool>)
+        store(target, sum);
+      else
+        store(target, wrap<E>(sum));
+    } else if (past_caches) {
+      store_past_caches(target, value);
+    } else {
+      store(target, value);
+    }
+  }
+}
+
+/// What is known of kernel I of a table at compile time.
+template <const auto& Table, int I> struct Program {
+  static constexpr const Fused& fused = Table[I];
+  static constexpr FusedSchedule schedule = make_schedule(fused);
+  static constexpr int inputs = fused.input_count, operands = fused.input_count + fused.store_count;
+
+  static constexpr int unroll(int pass) {
+    bool reduces = false;
+    int cost = 0;
+    for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
+    for (int i = 0; i < schedule.element[pass].size; ++i) {
+      const Step& step = schedule.element[pass].items[i];
+      cost += step.keep == Keep::restore ? 1 : cost_of(step.op);
+    }
+    return !reduces || cost > 12 ? 1 : cost > 5 ? 2 : 4;
+  }
+  static constexpr int most_unrolled = [] {
+    int most = 1;
+    for (int pass = 0; pass < fused.phases; ++pass) most = unroll(pass) > most ? unroll(pass) : most;
+    return most;
+  }();
+
+  struct Layout {
+    std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
+    std::uint32_t offsets[max_operands]{};  ///< of each operand in the staging buffer
+    std::uint64_t in_row = 0;
+    std::uint32_t bytes = 1;
+  };
+  static constexpr Layout layout = [] {
+    Layout result;
+    for (int pass = 0; pass < fused.phases; ++pass) result.in_row |= schedule.reads[pass] | schedule.writes[pass];
+    for (int i = 0; i < operands; ++i) {
+      result.sizes[i] =
+          static_cast<std::uint8_t>(size_of(i < inputs ? fused.inputs[i] : fused.stores[i - inputs].dtype));
+      if ((result.in_row >> i & 1) == 0) continue;
+      result.offsets[i] = (result.bytes + 63) / 64 * 64;
+      result.bytes = result.offsets[i] + static_cast<std::uint32_t>(staged_window_size) * result.sizes[i];
+    }
+    return result;
+  }();
+
+  static constexpr int register_count = fused.instr_count + fused.store_count;
+  static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : FusedSchedule::registers;
+  using File = Registers<file_size>;
+};
+
+/// The first lane.
+template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
+  if constexpr (std::is_same_v<T, bool>)
+    return first_lane(convert<std::int32_t>(x)) != 0;
+  else
+    return simd::to_native<T>(x.part[0])[0];
+}
+
+/// One call of one kernel. All members are inlined into `run`, whose local variables they work on.
+template <class P> struct FusedRun {
+  using File = typename P::File;
+  static constexpr const FusedSchedule& schedule = P::schedule;
+  static constexpr int phases = P::fused.phases, unroll = P::most_unrolled;
+
+  const FusedCall& call;
+  RowWalk rows;
+  alignas(64) std::byte buffer[P::layout.bytes];
+  std::byte* kept = nullptr;                 ///< values kept between passes over a row
+  std::int64_t kept_capacity = 0;            ///< elements
+  std::byte* targets[Fused::max_outputs]{};  ///< where each accumulation along the row is going
+
+  explicit FusedRun(const FusedCall& c) : call(c) {}
+
+  struct Values {
+    File shared;        ///< uniform and row level
+    File sums[unroll];  ///< lanes of reductions and of accumulations along the row
+    Total totals[P::file_size];
+    std::int64_t pending = 0;  ///< elements accumulated in lanes since they were added to the totals
+  };
+
+  template <int Pass, std::size_t... K>
+  static TESSERA_INLINE void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
+                                           [[maybe_unused]] const File& shared,
+                                           [[maybe_unused]] const ElementPlace& place) {
+    constexpr const Steps& list = schedule.element[Pass];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], place,
+                                                                                     nullptr),
+     ...);
+  }
+
+  template <int Stage, std::size_t... K>
+  static TESSERA_INLINE void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                       [[maybe_unused]] const RowPlace& place) {
+    constexpr const Steps& list = schedule.row[Stage];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], place,
+                                                                                 nullptr),
+     ...);
+  }
+
+  template <std::size_t... K>
+  static TESSERA_INLINE void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                           [[maybe_unused]] const RowPlace& place,
+                                           [[maybe_unused]] const double* uniforms) {
+    constexpr const Steps& list = schedule.uniform;
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], place,
+                                                                                 uniforms),
+     ...);
+  }
+
+  /// Calls `f` with the index of each item of a list as a constant.
+  template <std::size_t... K, class F>
+  static TESSERA_INLINE void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
+    (f(std::integral_constant<std::size_t, K>{}), ...);
+  }
+
+  template <int Pass, std::size_t... K>
+  static TESSERA_INLINE void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
+                                       std::byte* const* outputs, std::int64_t offset,
+                                       [[maybe_unused]] bool past_caches) {
+    constexpr const Exits& list = schedule.exits[Pass];
+    (leave<list[K].kind, list[K].op, list[K].reduces, list[K].dtype, list[K].source>(
+         sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
+     ...);
+  }
+
+  /// Whether the caches are passed by in this window: its results lie in place, and aligned.
+  template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
+    if (!call.past_caches || window.size != window.padded) return false;
+    bool aligned = true;
+    for (int k = 0; k < schedule.exits[Pass].size; ++k) {
+      const Exit& exit = schedule.exits[Pass].items[k];
+      if (exit.reduces || exit.kind != StoreKind::element) continue;
+      const int operand = P::inputs + exit.slot;
+      const auto at = reinterpret_cast<std::uintptr_t>(window.at[operand]);
+      aligned = aligned && rows.stride[operand] == 1 &&
+                at % (static_cast<unsigned>(width) * P::layout.sizes[operand]) == 0;
+    }
+    return aligned;
+  }
+
+  template <int Pass, std::size_t... U, std::size_t... Operand>
+  TESSERA_INLINE void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
+                                 const Window& window) {
+    constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
+    constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
+    // Copied, so that the compiler sees that no store changes them.
+    std::byte* const operands[] = {window.at[Operand]..., nullptr};
+    std::byte* const kept_rows = kept;
+    const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
+    const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
+    const bool past_caches = passes_caches<Pass>(window);
+    for (std::int64_t offset = 0; offset < window.padded; offset += width * static_cast<int>(sizeof...(U))) {
+      const auto iterate = [&](std::int64_t at, File& sums) TESSERA_INLINE_LAMBDA {
+        File own;
+        element_steps<Pass>(steps, own, values.shared, {operands, at, position + at, kept_rows, along + at, capacity});
+        leave_all<Pass>(exits, sums, own, values.shared, operands + P::inputs, at, past_caches);
+      };
+      (iterate(offset + width * static_cast<int>(U), values.sums[U]), ...);
+    }
+  }
+
+  /// Writes what accumulation `exit` holds to its output and starts it anew.
+  template <Op O, DType Type, int Count> TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
+    add_to_total<O, Type, Count>(values.totals[exit.to], values.sums, exit.to);
+    if (targets[exit.slot] != nullptr)
+      combine_element<O, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
+    clear_total<O, Type>(values.totals[exit.to]);
+  }
+
+  template <int Pass> TESSERA_INLINE void run_pass(Values& values) {
+    constexpr const Exits& list = schedule.exits[Pass];
+    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    constexpr int count = P::unroll(Pass);
+    constexpr auto lanes = std::make_index_sequence<static_cast<std::size_t>(count)>{};
+    constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
+    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
+        for (int u = 0; u < count; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
+        clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+      } else if constexpr (exit.reduces) {
+        std::byte* const target = rows.row[P::inputs + exit.slot];
+        if (targets[exit.slot] != target) {
+          finish_accumulation<exit.op, exit.dtype, count>(values, exit);
+          targets[exit.slot] = target;
+        }
+      }
+    });
+    const auto collect = [&]() TESSERA_INLINE_LAMBDA {
+      each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+        constexpr Exit exit = list[k];
+        if constexpr (exit.reduces)
+          add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+      });
+      values.pending = 0;
+    };
+    const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
+                             schedule.writes[Pass], width * count);
+    Window window;
+    for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
+      windows.open(window, begin, call.inner_end);
+      File saved[count];
+      const bool partial = window.size != window.padded;
+      if (partial)
+        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+          constexpr Exit exit = list[k];
+          using T = lanes_of<exit.dtype>;
+          if constexpr (exit.reduces)
+            for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
+        });
+      run_window<Pass>(lanes, operands, values, window);
+      // Lanes past the row's end take their old sums back.
+      if (partial)
+        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+          constexpr Exit exit = list[k];
+          using T = lanes_of<exit.dtype>;
+          if constexpr (exit.reduces)
+            for (int u = 0; u < count; ++u) {
+              auto& sum = values.sums[u].template get<T>(exit.to);
+              sum = select(first_lanes(window.size - u * width), sum, saved[u].template get<T>(exit.to));
+            }
+        });
+      windows.close(window);
+      values.pending += window.size;
+      if (values.pending >= window_size) collect();
+    }
+    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.reduces && exit.to < P::fused.instr_count)
+        add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+    });
+  }
+
+  template <int Stage> TESSERA_INLINE void run_stage(Values& values, std::int64_t row) {
+    if (Stage > call.phase_end) return;
+    constexpr const Exits& reduces = schedule.reduces[Stage];
+    constexpr const Exits& exits = schedule.row_exits[Stage];
+    each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = reduces[k];
+      using T = lanes_of<exit.dtype>;
+      double* const slot =
+          call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
+      T value;
+      if (Stage <= call.phase_begin) {
+        value = static_cast<T>(*slot);
+      } else {
+        value = static_cast<T>(values.totals[exit.to].template get<T>());
+        if (slot != nullptr) *slot = static_cast<double>(value);
+      }
+      values.shared.template get<T>(exit.to) = splat<T>(value);
+    });
+    row_steps<Stage>(std::make_index_sequence<static_cast<std::size_t>(schedule.row[Stage].size)>{}, values.shared,
+                     {rows, call});
+    const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
+    if (mine)
+      each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
+        constexpr Exit exit = exits[k];
+        using T = lanes_of<exit.dtype>;
+        std::byte* const at = rows.row[P::inputs + exit.slot];
+        const T value = first_lane(convert<T>(values.shared.template get<lanes_of<exit.source>>(exit.instr)));
+        if constexpr (exit.kind == StoreKind::row)
+          *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
+        else
+          combine_element<exit.op, exit.dtype>(at, value);
+      });
+    if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
+      // An earlier call made this pass, but what it kept is gone.
+      if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
+  }
+
+  template <int... Stage> TESSERA_INLINE void run_rows(std::integer_sequence<int, Stage...>) {
+    Values values;
+    constexpr const Exits& list = schedule.accumulations;
+    constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      for (int u = 0; u < unroll; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
+      clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+    });
+    uniform_steps(std::make_index_sequence<static_cast<std::size_t>(schedule.uniform.size)>{}, values.shared,
+                  {rows, call}, call.uniforms);
+    for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
+      (run_stage<Stage>(values, row), ...);
+      rows.next();
+    }
+    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      finish_accumulation<exit.op, exit.dtype, unroll>(values, exit);
+    });
+  }
+};
+
+}  // namespace detail
+
+/// Runs fused kernel `Table[I]` on a part of one shard.
+template <const auto& Table, int I> void fused_kernel(const FusedCall& call) {
+  using P = detail::Program<Table, I>;
+  if (call.row_begin >= call.row_end) return;
+  detail::FusedRun<P> run(call);
+  if constexpr (P::schedule.kept_bytes > 0) {
+    // A register more for each unrolled iteration: the last window of a row is computed whole.
+    run.kept_capacity = call.inner_end - call.inner_begin + width * P::most_unrolled;
+    run.kept = thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) *
+                                                               P::schedule.kept_bytes);
+  }
+  run.rows.start(call, P::inputs, P::operands - P::inputs, P::layout.sizes, P::layout.in_row);
+  run.run_rows(std::make_integer_sequence<int, P::fused.phases + 1>{});
+  if (call.past_caches) finish_stores();
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif

@@ -1,0 +1,232 @@
+#ifndef TESSERA_KERNELS_LANE_OPS_HPP
+#define TESSERA_KERNELS_LANE_OPS_HPP
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/graph/op.hpp>
+#include <tessera/kernels/lane_math.hpp>
+
+namespace tessera::kernels {
+
+namespace detail {
+template <DType> struct ElementOf {
+  using type = void;
+};
+template <> struct ElementOf<DType::f32> {
+  using type = float;
+};
+template <> struct ElementOf<DType::f64> {
+  using type = double;
+};
+template <> struct ElementOf<DType::i8> {
+  using type = std::int8_t;
+};
+template <> struct ElementOf<DType::i16> {
+  using type = std::int16_t;
+};
+template <> struct ElementOf<DType::i32> {
+  using type = std::int32_t;
+};
+template <> struct ElementOf<DType::i64> {
+  using type = std::int64_t;
+};
+template <> struct ElementOf<DType::u8> {
+  using type = std::uint8_t;
+};
+template <> struct ElementOf<DType::bool_> {
+  using type = bool;
+};
+}  // namespace detail
+
+/// The C++ type of one element in memory; void for bf16 and f16.
+template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
+
+}  // namespace tessera::kernels
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace simd {
+/// Quotient towards zero. Division by zero gives 0, and the one quotient that overflows wraps: neither may trap.
+template <class T> constexpr T quotient(T a, T b) {
+  using Unsigned = std::make_unsigned_t<T>;
+  return b == 0 ? T(0) : b == T(-1) ? static_cast<T>(Unsigned(0) - static_cast<Unsigned>(a)) : static_cast<T>(a / b);
+}
+/// Whole powers modulo 2^bits; a negative exponent leaves what truncation does.
+template <class T> constexpr T whole_power(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0);
+  using Unsigned = std::make_unsigned_t<T>;
+  Unsigned result = 1, factor = static_cast<Unsigned>(base);
+  for (T left = exponent; left > 0; left /= 2, factor *= factor)
+    if (left % 2 == 1) result *= factor;
+  return static_cast<T>(result);
+}
+}  // namespace simd
+
+/// Elementwise operation O on lanes of T, except select, cast and comparisons of masks, which have their own forms.
+template <Op O, class T> TESSERA_INLINE auto apply(const Lanes<T>& x) {
+  if constexpr (O == Op::neg)
+    return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::batch<T>(-a); }, x);
+  else if constexpr (O == Op::abs)
+    return abs(x);
+  else if constexpr (O == Op::exp)
+    return exp(x);
+  else if constexpr (O == Op::log)
+    return log(x);
+  else if constexpr (O == Op::sqrt)
+    return sqrt(x);
+  else if constexpr (O == Op::rsqrt)
+    return rsqrt(x);
+  else if constexpr (O == Op::tanh)
+    return tanh(x);
+  else if constexpr (O == Op::sigmoid)
+    return sigmoid(x);
+  else if constexpr (O == Op::relu)
+    return relu(x);
+  else if constexpr (O == Op::gelu)
+    return gelu(x);
+  else if constexpr (O == Op::silu)
+    return silu(x);
+  else if constexpr (O == Op::sign)
+    return sign(x);
+  else if constexpr (O == Op::logical_not)
+    return Mask{~convert<bool>(x).bits};
+  else
+    static_assert(O == Op::neg, "not an elementwise operation of one operand");
+}
+
+template <Op O, class T> TESSERA_INLINE auto apply(const Lanes<T>& x, const Lanes<T>& y) {
+  if constexpr (O == Op::broadcast) {
+    return x;
+  } else if constexpr (O == Op::logical_and || O == Op::logical_or) {
+    const Mask a = convert<bool>(x), b = convert<bool>(y);
+    if constexpr (O == Op::logical_and)
+      return Mask{a.bits & b.bits};
+    else
+      return Mask{a.bits | b.bits};
+  } else if constexpr (std::is_same_v<T, bool>) {
+    // Masks are numbers of one bit: max and sum are or, min and product are and, false orders before true.
+    if constexpr (O == Op::add || O == Op::maximum)
+      return Mask{x.bits | y.bits};
+    else if constexpr (O == Op::mul || O == Op::minimum)
+      return Mask{x.bits & y.bits};
+    else if constexpr (O == Op::equal)
+      return Mask{~simd::differ(x, y).bits};
+    else if constexpr (O == Op::not_equal)
+      return simd::differ(x, y);
+    else if constexpr (O == Op::less)
+      return Mask{~x.bits & y.bits};
+    else if constexpr (O == Op::less_equal)
+      return Mask{~x.bits | y.bits};
+    else if constexpr (O == Op::greater)
+      return Mask{x.bits & ~y.bits};
+    else if constexpr (O == Op::greater_equal)
+      return Mask{x.bits | ~y.bits};
+    else
+      static_assert(O == Op::equal, "not an operation of two masks");
+  } else if constexpr (O == Op::equal) {
+    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
+  } else if constexpr (O == Op::not_equal) {
+    // xsimd 8.1 takes NaN for equal to everything in some instruction sets, so this is the opposite of equal.
+    return Mask{~apply<Op::equal>(x, y).bits};
+  } else if constexpr (O == Op::less) {
+    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x, y);
+  } else if constexpr (O == Op::less_equal) {
+    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a <= b; }, x, y);
+  } else if constexpr (O == Op::greater) {
+    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a > b; }, x, y);
+  } else if constexpr (O == Op::greater_equal) {
+    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a >= b; }, x, y);
+  } else if constexpr (O == Op::maximum) {
+    return maximum(x, y);
+  } else if constexpr (O == Op::minimum) {
+    return minimum(x, y);
+  } else if constexpr (O == Op::pow) {
+    if constexpr (std::is_integral_v<T>)
+      return each_lane([](T a, T b) { return simd::whole_power<T>(a, b); }, x, y);
+    else
+      return pow(x, y);
+  } else if constexpr (O == Op::div && std::is_integral_v<T>) {
+    return each_lane([](T a, T b) { return simd::quotient<T>(a, b); }, x, y);
+  } else if constexpr (O == Op::add) {
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a + b; }, x, y);
+  } else if constexpr (O == Op::sub) {
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a - b; }, x, y);
+  } else if constexpr (O == Op::mul) {
+    return simd::each_part(
+        [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
+          if constexpr (std::is_integral_v<T>) {
+            // The compiler's own product: xsimd has none of 64-bit integers for every instruction set.
+            using Wrapping = simd::native<std::make_unsigned_t<T>, Lanes<T>::part_width>;
+            const Wrapping product = (Wrapping)simd::to_native<T>(a) * (Wrapping)simd::to_native<T>(b);
+            return simd::to_batch<T>((simd::part_vector<T>)product);
+          } else {
+            return a * b;
+          }
+        },
+        x, y);
+  } else if constexpr (O == Op::div) {
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a / b; }, x, y);
+  } else {
+    static_assert(O == Op::add, "not an elementwise operation of two operands");
+  }
+}
+
+template <Op O, class T>
+TESSERA_INLINE Lanes<T> apply(const Mask& condition, const Lanes<T>& then, const Lanes<T>& otherwise) {
+  static_assert(O == Op::select, "not an elementwise operation of three operands");
+  return select(condition, then, otherwise);
+}
+
+/// How a reduction combines two values.
+constexpr Op combining(Op reduction) {
+  return reduction == Op::max ? Op::maximum : reduction == Op::min ? Op::minimum : Op::add;
+}
+
+/// What a reduction of nothing gives.
+template <Op Reduction, class T> constexpr T identity() {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (Reduction == Op::sum)
+    return T(0);
+  else if constexpr (Limits::has_infinity)
+    return Reduction == Op::max ? -Limits::infinity() : Limits::infinity();
+  else
+    return Reduction == Op::max ? Limits::lowest() : Limits::max();
+}
+
+/// Combines two scalars as the lanes of a reduction are; NaN propagates.
+template <Op Reduction, class T> constexpr T combine(T x, T y) {
+  if constexpr (Reduction == Op::sum)
+    return static_cast<T>(x + y);
+  else if constexpr (Reduction == Op::max)
+    return x != x || x > y ? x : y;
+  else
+    return x != x || x < y ? x : y;
+}
+
+/// Reduces all lanes to one value.
+template <Op Reduction, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const Lanes<std::int32_t> bits = convert<std::int32_t>(x);
+    return reduce_lanes < Reduction == Op::sum ? Op::max : Reduction > (bits) != 0;
+  } else {
+    return horizontal(
+        [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
+          if constexpr (Reduction == Op::sum)
+            return xsimd::batch<T>(a + b);
+          else if constexpr (Reduction == Op::max)
+            return simd::maximum<T>(a, b);
+          else
+            return simd::minimum<T>(a, b);
+        },
+        x);
+  }
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif

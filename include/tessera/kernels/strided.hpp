@@ -1,0 +1,423 @@
+#ifndef TESSERA_KERNELS_STRIDED_HPP
+#define TESSERA_KERNELS_STRIDED_HPP
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/op.hpp>
+#include <tessera/kernels/isa.hpp>
+
+namespace tessera::kernels {
+
+/// Distance in elements between neighbours along each dim. Zero repeats an element, negative walks backwards.
+using Strides = InlineVector<std::int64_t, max_rank>;
+
+/// Strides of a row-major array of that shape.
+constexpr Strides contiguous_strides(const Shape& extents) {
+  Strides strides(extents.size(), 1);
+  for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
+  return strides;
+}
+
+/// One operand of a reduction over several arrays.
+struct StridedSource {
+  const void* data = nullptr;
+  Strides strides;
+};
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// The loops over a strided box, outermost first. Each stands for a run of dims that every operand can walk as one:
+/// its extent is their product, and an operand's stride is that of `dim`, the innermost of the run.
+struct Loops {
+  struct Loop {
+    std::int64_t extent = 1;
+    std::int8_t dim = 0;
+    friend constexpr bool operator==(const Loop&, const Loop&) = default;
+  };
+  InlineVector<Loop, max_rank> loops;
+
+  constexpr std::size_t size() const { return loops.size(); }
+  constexpr const Loop& operator[](std::size_t i) const { return loops[i]; }
+  /// The loop `i` places from the innermost; one of extent 1 where there are fewer.
+  constexpr Loop from_inside(std::size_t i) const { return i < size() ? loops[size() - 1 - i] : Loop{1, -1}; }
+};
+
+constexpr std::int64_t stride_of(const Strides& strides, const Loops::Loop& loop) {
+  return loop.dim < 0 ? 0 : strides[static_cast<std::size_t>(loop.dim)];
+}
+
+/// Orders the dims by the strides of `major`, and merges those that all operands allow. `fits(outer, inner)` tells
+/// whether one step along dim `outer` equals extents[inner] steps along dim `inner` in the operands besides `major`.
+template <class Fits> constexpr Loops make_loops(const Shape& extents, const Strides& major, Fits fits) {
+  const auto magnitude = [&](std::size_t dim) { return major[dim] < 0 ? -major[dim] : major[dim]; };
+  InlineVector<std::size_t, max_rank> dims;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] == 1) continue;
+    std::size_t at = dims.size();
+    while (at > 0 && magnitude(dims[at - 1]) < magnitude(d)) --at;
+    dims.insert(at, d);
+  }
+  Loops out;
+  for (std::size_t dim : dims) {
+    if (!out.loops.empty()) {
+      auto& last = out.loops.back();
+      const auto outer = static_cast<std::size_t>(last.dim);
+      if (major[outer] == major[dim] * extents[dim] && fits(outer, dim)) {
+        last = {last.extent * extents[dim], static_cast<std::int8_t>(dim)};
+        continue;
+      }
+    }
+    out.loops.push_back({extents[dim], static_cast<std::int8_t>(dim)});
+  }
+  return out;
+}
+
+constexpr Loops make_loops(const Shape& extents, const Strides& major, const Strides& other) {
+  return make_loops(extents, major, [&](std::size_t outer, std::size_t inner) {
+    return other[outer] == other[inner] * extents[inner];
+  });
+}
+
+/// Calls body(index) for every position of all loops but the `inner` innermost ones.
+template <class Body> void for_each_outer(const Loops& loops, std::size_t inner, Body body) {
+  std::int64_t index[max_rank] = {};
+  const std::size_t outer = loops.size() > inner ? loops.size() - inner : 0;
+  for (;;) {
+    body(static_cast<const std::int64_t*>(index));
+    std::size_t d = outer;
+    while (d > 0 && ++index[d - 1] == loops[d - 1].extent) index[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+constexpr std::int64_t offset_of(const Loops& loops, std::size_t inner, const std::int64_t* index,
+                                 const Strides& strides) {
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d + inner < loops.size(); ++d) offset += index[d] * stride_of(strides, loops[d]);
+  return offset;
+}
+
+constexpr bool is_empty(const Shape& extents) {
+  for (std::int64_t extent : extents)
+    if (extent == 0) return true;
+  return false;
+}
+
+/// An element of N bytes, copied through memcpy so that any type may lie there.
+template <std::size_t N>
+using Word = std::conditional_t<
+    N == 1, std::uint8_t,
+    std::conditional_t<N == 2, std::uint16_t, std::conditional_t<N == 4, std::uint32_t, std::uint64_t>>>;
+
+template <std::size_t N> Word<N> load_word(const std::byte* at) {
+  Word<N> word;
+  std::memcpy(&word, at, N);
+  return word;
+}
+
+template <std::size_t N> void store_word(std::byte* at, Word<N> word) { std::memcpy(at, &word, N); }
+
+template <std::size_t N>
+void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std::int64_t src_stride,
+              std::int64_t count) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  if (dst_stride == 1 && src_stride == 1) {
+    // A call of memcpy costs more than a short loop.
+    if (count * size >= 64) {
+      std::memcpy(dst, src, static_cast<std::size_t>(count * size));
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, load_word<N>(src + i * size));
+    }
+  } else if (dst_stride == 1 && src_stride == 0) {
+    const Word<N> word = load_word<N>(src);
+    for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, word);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      store_word<N>(dst + i * dst_stride * size, load_word<N>(src + i * src_stride * size));
+  }
+}
+
+/// dst[i, j] = src[i, j] in a square of a cache line, where dst is contiguous along j and src along i. Never inlined:
+/// with a constant stride g++ stores single elements where it shuffles registers otherwise.
+template <std::size_t N>
+__attribute__((noinline)) void copy_transposed_line(std::byte* dst, std::int64_t dst_row, const std::byte* src,
+                                                    std::int64_t src_col) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  constexpr std::int64_t block = 64 / size;
+  Word<N> tile[block][block];
+  for (std::int64_t j = 0; j < block; ++j) std::memcpy(tile[j], src + j * src_col * size, 64);
+  for (std::int64_t i = 0; i < block; ++i) {
+    Word<N> line[block];
+    for (std::int64_t j = 0; j < block; ++j) line[j] = tile[j][i];
+    std::memcpy(dst + i * dst_row * size, line, 64);
+  }
+}
+
+/// The same for any size. Groups of squares are turned in a buffer and leave it row by row: rows that are a power of
+/// two apart compete for the same places of the cache, so each should be written at once.
+template <std::size_t N>
+void copy_transposed(std::byte* dst, std::int64_t dst_row, const std::byte* src, std::int64_t src_col,
+                     std::int64_t rows, std::int64_t cols) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  constexpr std::int64_t block = 64 / size, group = N == 8 ? 32 : 64;
+  alignas(64) std::byte buffer[group * group * size];
+  for (std::int64_t i0 = 0; i0 < rows; i0 += group)
+    for (std::int64_t j0 = 0; j0 < cols; j0 += group) {
+      const std::int64_t height = std::min(group, rows - i0), length = std::min(group, cols - j0);
+      const std::byte* from = src + (j0 * src_col + i0) * size;
+      std::byte* to = dst + (i0 * dst_row + j0) * size;
+      if (height == group && length == group) {
+        for (std::int64_t j = 0; j < group; j += block)
+          for (std::int64_t i = 0; i < group; i += block)
+            copy_transposed_line<N>(buffer + (i * group + j) * size, group, from + (j * src_col + i) * size, src_col);
+        for (std::int64_t i = 0; i < group; ++i)
+          std::memcpy(to + i * dst_row * size, buffer + i * group * size, static_cast<std::size_t>(group * size));
+      } else {
+        for (std::int64_t i = 0; i < height; ++i)
+          for (std::int64_t j = 0; j < length; ++j)
+            store_word<N>(to + (i * dst_row + j) * size, load_word<N>(from + (j * src_col + i) * size));
+      }
+    }
+}
+
+template <std::size_t N>
+void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, const Strides& src_strides,
+              const Shape& extents) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  Loops loops = make_loops(extents, dst_strides, src_strides);
+  const auto inner = loops.from_inside(0);
+  // The dim along which src is contiguous, if that is another one than the innermost.
+  std::size_t turn = loops.size();
+  if (loops.size() > 1 && stride_of(dst_strides, inner) == 1 && stride_of(src_strides, inner) != 1)
+    for (std::size_t i = 0; i + 1 < loops.size(); ++i)
+      if (stride_of(src_strides, loops[i]) == 1) turn = i;
+  if (turn == loops.size()) {
+    for_each_outer(loops, 1, [&](const std::int64_t* index) {
+      copy_row<N>(dst + offset_of(loops, 1, index, dst_strides) * size, stride_of(dst_strides, inner),
+                  src + offset_of(loops, 1, index, src_strides) * size, stride_of(src_strides, inner), inner.extent);
+    });
+    return;
+  }
+  const auto row = loops[turn];
+  std::rotate(loops.loops.begin() + turn, loops.loops.begin() + turn + 1, loops.loops.end() - 1);
+  for_each_outer(loops, 2, [&](const std::int64_t* index) {
+    copy_transposed<N>(dst + offset_of(loops, 2, index, dst_strides) * size, stride_of(dst_strides, row),
+                       src + offset_of(loops, 2, index, src_strides) * size, stride_of(src_strides, inner), row.extent,
+                       inner.extent);
+  });
+}
+
+}  // namespace detail
+
+/// dst[i] = src[i] for every index of the box. Elements are moved as bytes, so one call serves every dtype of that size
+/// (1, 2, 4 or 8). The arrays do not overlap.
+inline void strided_copy(void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
+                         const Shape& extents, std::size_t element_size) {
+  if (detail::is_empty(extents)) return;
+  auto* to = static_cast<std::byte*>(dst);
+  const auto* from = static_cast<const std::byte*>(src);
+  switch (element_size) {
+    case 1:
+      return detail::copy_box<1>(to, dst_strides, from, src_strides, extents);
+    case 2:
+      return detail::copy_box<2>(to, dst_strides, from, src_strides, extents);
+    case 4:
+      return detail::copy_box<4>(to, dst_strides, from, src_strides, extents);
+    case 8:
+      return detail::copy_box<8>(to, dst_strides, from, src_strides, extents);
+    default:
+      fail(errc::dtype_mismatch, "[strided_copy] element size: ", element_size, " is none of 1, 2, 4, 8");
+  }
+}
+
+inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
+                         const Shape& extents) {
+  strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
+}
+
+/// dst[i] = 0 for every index of the box. All dtypes spell zero as zero bytes.
+inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape& extents, std::size_t element_size) {
+  if (detail::is_empty(extents)) return;
+  const auto size = static_cast<std::int64_t>(element_size);
+  auto* to = static_cast<std::byte*>(dst);
+  const detail::Loops loops = detail::make_loops(extents, dst_strides, [](std::size_t, std::size_t) { return true; });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = detail::stride_of(dst_strides, inner);
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    std::byte* row = to + detail::offset_of(loops, 1, index, dst_strides) * size;
+    if (step == 1 || inner.extent == 1) {
+      std::memset(row, 0, static_cast<std::size_t>(inner.extent * size));
+    } else {
+      for (std::int64_t i = 0; i < inner.extent; ++i) std::memset(row + i * step * size, 0, element_size);
+    }
+  });
+}
+
+namespace detail {
+
+struct Sum {
+  template <class T> static T apply(T a, T b) {
+    // Unsigned arithmetic wraps where the signed one is undefined.
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    } else {
+      return a + b;
+    }
+  }
+};
+/// A NaN on either side is the result.
+struct Max {
+  template <class T> static T apply(T a, T b) { return (a > b || a != a) ? a : b; }
+};
+struct Min {
+  template <class T> static T apply(T a, T b) { return (a < b || a != a) ? a : b; }
+};
+
+template <class T> void load_block(T* block, const T* src, std::int64_t stride, std::int64_t count) {
+  if (stride == 1) {
+    for (std::int64_t i = 0; i < count; ++i) block[i] = src[i];
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) block[i] = src[i * stride];
+  }
+}
+
+template <class F, class T> void combine_block(T* block, const T* src, std::int64_t stride, std::int64_t count) {
+  if (stride == 1) {
+    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], src[i]);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], src[i * stride]);
+  }
+}
+
+template <class F, class T> void combine_block(T* block, const T* first, const T* second, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(F::apply(block[i], first[i]), second[i]);
+}
+
+template <class F, class T>
+void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
+                bool accumulate) {
+  const Loops loops = make_loops(extents, dst_strides, [&](std::size_t outer, std::size_t inner) {
+    for (const StridedSource& source : sources)
+      if (source.strides[outer] != source.strides[inner] * extents[inner]) return false;
+    return true;
+  });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = stride_of(dst_strides, inner);
+  for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    T* row = dst + offset_of(loops, 1, index, dst_strides);
+    // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
+    // written once, and may be one of them.
+    constexpr std::int64_t block_size = 512;
+    alignas(64) T block[block_size];
+    for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
+      const std::int64_t count = std::min(block_size, inner.extent - begin);
+      const auto at = [&](const StridedSource& source) {
+        return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
+               begin * stride_of(source.strides, inner);
+      };
+      std::size_t next = 0;
+      if (accumulate) {
+        load_block(block, static_cast<const T*>(row + begin * step), step, count);
+      } else {
+        load_block(block, at(sources[0]), stride_of(sources[0].strides, inner), count);
+        next = 1;
+      }
+      while (next < sources.size()) {
+        const StridedSource& first = sources[next];
+        const std::int64_t stride = stride_of(first.strides, inner);
+        if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
+          combine_block<F>(block, at(first), at(sources[next + 1]), count);
+          next += 2;
+        } else {
+          combine_block<F>(block, at(first), stride, count);
+          ++next;
+        }
+      }
+      if (step == 1) {
+        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = block[i];
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = block[i];
+      }
+    }
+  });
+}
+
+}  // namespace detail
+
+/// dst[i] = sources[0][i] op sources[1][i] op ..., from left to right, in one pass; with `accumulate`, dst[i] comes
+/// first. `op` is Op::sum, Op::max or Op::min. dst may be one of the sources if the strides are equal.
+template <class T>
+void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
+                    const Shape& extents, bool accumulate = false) {
+  if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
+  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
+  switch (op) {
+    case Op::sum:
+      return detail::reduce_box<detail::Sum>(dst, dst_strides, sources, extents, accumulate);
+    case Op::max:
+      return detail::reduce_box<detail::Max>(dst, dst_strides, sources, extents, accumulate);
+    case Op::min:
+      return detail::reduce_box<detail::Min>(dst, dst_strides, sources, extents, accumulate);
+    default:
+      fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
+  }
+}
+
+/// The same for a dtype known at run time, among those that are to be summed (`Sums`) or compared (`Extremes`). bool
+/// takes max (or) and min (and).
+/// @throws error (dtype_mismatch) for bf16, f16, a sum of bools, and dtypes in neither set.
+template <DTypeSet Sums = all_dtypes, DTypeSet Extremes = all_dtypes>
+void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
+                       const Shape& extents, bool accumulate = false) {
+  constexpr DTypeSet bools = set_of(DType::bool_);
+  // Bytes that are bools: "or" and "and" are the larger and the smaller.
+  constexpr DTypeSet compared = static_cast<DTypeSet>((Extremes & ~bools) | ((Extremes & bools) != 0 ? set_of(DType::u8) : 0));
+  if (type == DType::bool_ && op != Op::sum) type = DType::u8;
+  if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
+  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
+  if (op != Op::sum && op != Op::max && op != Op::min)
+    fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
+  const auto none = [&] { fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here"); };
+  if (op == Op::sum)
+    return dispatch<static_cast<DTypeSet>(Sums & ~bools)>(
+        type, [&]<class T>() { detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate); },
+        none);
+  dispatch<compared>(
+      type,
+      [&]<class T>() {
+        const auto to = static_cast<T*>(dst);
+        if (op == Op::max) detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate);
+        else detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate);
+      },
+      none);
+}
+template <DTypeSet All = all_dtypes>
+void strided_reduce(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
+                    const Shape& extents, bool accumulate = false) {
+  strided_reduce_as<All, All>(type, op, dst, dst_strides, sources, extents, accumulate);
+}
+
+/// For what has no partial values: it carries no code to combine them.
+inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool) {
+  fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
+}
+
+/// How partial values are combined, as a value: a program carries the code for its own element types alone.
+using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool);
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif

@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/kernels/attention_gradient.hpp>
+
+namespace {
+
+using namespace tessera::kernels;
+
+/// Rows of one head as they may lie in a model: `gap` other elements between rows, elements `step` apart.
+template <class T> struct Matrix {
+  std::int64_t rows, cols, row, step;
+  std::vector<T> data;
+
+  Matrix(std::int64_t r, std::int64_t c, std::int64_t gap = 0, std::int64_t s = 1)
+      : rows(r), cols(c), row(c * s + gap), step(s), data(static_cast<std::size_t>(r * row + 1), T(-77)) {}
+  Matrix& randomize(unsigned seed, double scale = 1) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<double> draw(-scale, scale);
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t c = 0; c < cols; ++c) at(i, c) = static_cast<T>(draw(random));
+    return *this;
+  }
+  T& at(std::int64_t i, std::int64_t c) { return data[static_cast<std::size_t>(i * row + c * step)]; }
+  double get(std::int64_t i, std::int64_t c) const {
+    return static_cast<double>(data[static_cast<std::size_t>(i * row + c * step)]);
+  }
+  HeadRows<const T> read() const { return {data.data(), row, step}; }
+  HeadRows<T> write() { return {data.data(), row, step}; }
+  /// Elements between rows, which nobody may touch.
+  bool gaps_untouched() const {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t c = cols * step; c < row; ++c)
+        if (data[static_cast<std::size_t>(i * row + c)] != T(-77)) return false;
+    return data.back() == T(-77);
+  }
+};
+
+/// The definition, in double: all weights at once.
+template <class T> struct Dense {
+  std::vector<double> weight, out, lse, dq, dk, dv;
+
+  Dense(const AttentionShape& s, const Matrix<T>& q, const Matrix<T>& k, const Matrix<T>& v, const Matrix<T>& g) {
+    const auto at = [](std::int64_t i, std::int64_t j, std::int64_t n) { return static_cast<std::size_t>(i * n + j); };
+    weight.assign(static_cast<std::size_t>(s.queries * s.keys), 0);
+    out.assign(static_cast<std::size_t>(s.queries * s.value_width), 0);
+    lse.assign(static_cast<std::size_t>(s.queries), -std::numeric_limits<double>::infinity());
+    dq.assign(static_cast<std::size_t>(s.queries * s.width), 0);
+    dk.assign(static_cast<std::size_t>(s.keys * s.width), 0);
+    dv.assign(static_cast<std::size_t>(s.keys * s.value_width), 0);
+    for (std::int64_t i = 0; i < s.queries; ++i) {
+      const std::int64_t seen = s.causal ? std::min(s.keys, s.first_position + i + 1) : s.keys;
+      double total = 0;
+      for (std::int64_t j = 0; j < seen; ++j) {
+        double score = 0;
+        for (std::int64_t c = 0; c < s.width; ++c) score += q.get(i, c) * k.get(j, c);
+        weight[at(i, j, s.keys)] = std::exp(score * s.scale);
+        total += weight[at(i, j, s.keys)];
+      }
+      if (seen > 0) lse[static_cast<std::size_t>(i)] = std::log(total);
+      double mean = 0;
+      std::vector<double> slope(static_cast<std::size_t>(s.keys), 0);
+      for (std::int64_t j = 0; j < seen; ++j) {
+        const double p = weight[at(i, j, s.keys)] /= total;
+        for (std::int64_t e = 0; e < s.value_width; ++e) {
+          out[at(i, e, s.value_width)] += p * v.get(j, e);
+          slope[static_cast<std::size_t>(j)] += g.get(i, e) * v.get(j, e);
+          dv[at(j, e, s.value_width)] += p * g.get(i, e);
+        }
+        mean += p * slope[static_cast<std::size_t>(j)];
+      }
+      for (std::int64_t j = 0; j < seen; ++j) {
+        const double ds = weight[at(i, j, s.keys)] * (slope[static_cast<std::size_t>(j)] - mean) * s.scale;
+        for (std::int64_t c = 0; c < s.width; ++c) {
+          dq[at(i, c, s.width)] += ds * k.get(j, c);
+          dk[at(j, c, s.width)] += ds * q.get(i, c);
+        }
+      }
+    }
+  }
+};
+
+template <class T> void expect_close(const char* what, const Matrix<T>& found, const std::vector<double>& expected) {
+  const double bound = (std::is_same_v<T, float> ? 2e-6 : 1e-14) * (1 + std::sqrt(static_cast<double>(found.rows)));
+  for (std::int64_t i = 0; i < found.rows; ++i)
+    for (std::int64_t c = 0; c < found.cols; ++c) {
+      const double wanted = expected[static_cast<std::size_t>(i * found.cols + c)];
+      if (found.get(i, c) == wanted) continue;  // infinities
+      ASSERT_NEAR(found.get(i, c), wanted, bound * (1 + std::fabs(wanted))) << what << " at " << i << ", " << c;
+    }
+  EXPECT_TRUE(found.gaps_untouched()) << what;
+}
+
+struct Layout {
+  std::int64_t gap = 0, step = 1;
+};
+
+template <class T> void check(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1) {
+  SCOPED_TRACE(testing::Message() << shape.queries << " queries, " << shape.keys << " keys, widths " << shape.width
+                                  << " and " << shape.value_width << (shape.causal ? ", causal from " : ", from ")
+                                  << shape.first_position);
+  auto q = Matrix<T>(shape.queries, shape.width, in.gap, in.step).randomize(1, 2);
+  auto k = Matrix<T>(shape.keys, shape.width, in.gap, in.step).randomize(2, 2);
+  auto v = Matrix<T>(shape.keys, shape.value_width, in.gap, in.step).randomize(3);
+  auto g = Matrix<T>(shape.queries, shape.value_width, in.gap, in.step).randomize(4);
+  const Dense<T> dense(shape, q, k, v, g);
+
+  Matrix<T> out(shape.queries, shape.value_width, in.gap), lse(shape.queries, 1, in.gap);
+  for (std::int64_t first = 0; first < shape.queries; first += attention_queries)
+    attend<T>(shape, first, std::min(attention_queries, shape.queries - first), q.read(), k.read(), v.read(),
+              out.write(), lse.write());
+  expect_close("result", out, dense.out);
+  expect_close("logarithms", lse, dense.lse);
+
+  Matrix<T> dk(shape.keys, shape.width, in.gap), dv(shape.keys, shape.value_width, in.gap),
+      dq(shape.queries, shape.width, in.gap);
+  std::vector<double> dq_sum(dense.dq.size(), 0);
+  for (std::int64_t part = 0; part < parts; ++part) {
+    attend_gradient<T>(
+        shape, {q.read(), k.read(), v.read(), out.read(), lse.read(), g.read(), dq.write(), dk.write(), dv.write()},
+        shape.keys * part / parts, shape.keys * (part + 1) / parts);
+    for (std::int64_t i = 0; i < shape.queries; ++i)
+      for (std::int64_t c = 0; c < shape.width; ++c)
+        dq_sum[static_cast<std::size_t>(i * shape.width + c)] += dq.get(i, c);
+  }
+  for (std::int64_t i = 0; i < shape.queries; ++i)
+    for (std::int64_t c = 0; c < shape.width; ++c)
+      dq.at(i, c) = static_cast<T>(dq_sum[static_cast<std::size_t>(i * shape.width + c)]);
+  expect_close("gradient of queries", dq, dense.dq);
+  expect_close("gradient of keys", dk, dense.dk);
+  expect_close("gradient of values", dv, dense.dv);
+}
+
+template <class T> AttentionShape square(std::int64_t time, std::int64_t width, bool causal = true) {
+  return {time, time, width, width, 0, causal, 1 / std::sqrt(static_cast<double>(width))};
+}
+
+TEST(Attention, EveryTimeAroundTheEdgesOfTiles) {
+  for (const std::int64_t time : {1, 2, 15, 16, 17, 31, 47, 63, 64, 65, 79, 80, 81, 127, 128, 129, 200})
+    for (const bool causal : {false, true}) {
+      check<float>(square<float>(time, 16, causal));
+      check<double>(square<double>(time, 16, causal));
+    }
+}
+
+TEST(Attention, EveryWidth) {
+  for (const std::int64_t width : {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 64, 80, 96, 128}) {
+    check<float>(square<float>(70, width));
+    check<double>(square<double>(70, width));
+  }
+}
+
+TEST(Attention, ValuesOfAnotherWidthThanKeys) {
+  check<float>({50, 50, 16, 40, 0, true, 0.3});
+  check<float>({50, 50, 40, 16, 0, false, 0.3});
+  check<double>({50, 50, 3, 5, 0, true, 0.3});
+}
+
+TEST(Attention, OtherNumbersOfKeysThanOfQueries) {
+  for (const bool causal : {false, true}) {
+    check<float>({1, 300, 16, 16, 0, causal, 0.25});
+    check<float>({300, 1, 16, 16, 0, causal, 0.25});
+    check<double>({130, 70, 16, 16, 0, causal, 0.25});
+    check<double>({70, 130, 16, 16, 0, causal, 0.25});
+  }
+}
+
+TEST(Attention, QueriesThatBeginAtAnyPosition) {
+  for (const std::int64_t position : {1, 5, 16, 37, 63, 64, 100, 190, 500})
+    for (const std::int64_t queries : {1, 30, 64, 100}) {
+      check<float>({queries, 200, 16, 16, position, true, 0.25});
+      check<double>({queries, 200, 16, 16, position, true, 0.25});
+    }
+}
+
+TEST(Attention, ReadsOperandsWhereTheyLie) {
+  for (const Layout layout : {Layout{48, 1}, Layout{5, 1}, Layout{0, 3}, Layout{7, 2}}) {
+    check<float>(square<float>(90, 32), layout);
+    check<double>(square<double>(90, 20), layout);
+  }
+}
+
+// Rows of the gradients as far apart as those of padded scratch.
+TEST(Attention, RowsOfAnyDistance) {
+  for (const std::int64_t gap : {1, 2, 5, 13, 29}) {
+    check<float>(square<float>(20, 3), {gap, 1});
+    check<double>(square<double>(20, 3), {gap, 1});
+  }
+}
+
+TEST(Attention, GradientsOfKeysInParts) {
+  for (const bool causal : {false, true}) {
+    check<float>(square<float>(200, 24, causal), {3, 1}, 3);
+    check<double>(square<double>(200, 16, causal), {0, 1}, 7);
+    check<double>({5, 9, 4, 4, 0, causal, 1}, {}, 12);  // some parts are empty
+  }
+}
+
+TEST(Attention, NothingToSeeGivesZeros) {
+  check<float>({20, 0, 16, 16, 0, false, 1});
+  check<float>({20, 0, 16, 16, 0, true, 1});
+  check<float>({0, 20, 16, 16, 0, true, 1});
+  check<double>({4, 3, 0, 2, 0, true, 1});  // all scores are 0: the mean of the values
+}
+
+TEST(Attention, GradientsThatNobodyAsksForAreNotWritten) {
+  const AttentionShape shape = square<float>(100, 24);
+  auto q = Matrix<float>(100, 24).randomize(1), k = Matrix<float>(100, 24).randomize(2),
+       v = Matrix<float>(100, 24).randomize(3);
+  auto g = Matrix<float>(100, 24).randomize(4);
+  const Dense<float> dense(shape, q, k, v, g);
+  Matrix<float> out(100, 24), lse(100, 1);
+  for (std::int64_t first = 0; first < 100; first += attention_queries)
+    attend<float>(shape, first, std::min<std::int64_t>(attention_queries, 100 - first), q.read(), k.read(), v.read(),
+                  out.write(), lse.write());
+  for (int only = 0; only < 3; ++only) {
+    Matrix<float> dq(100, 24), dk(100, 24), dv(100, 24);
+    AttentionGradient<float> gradient{q.read(), k.read(), v.read(), out.read(), lse.read(), g.read(), {}, {}, {}};
+    (only == 0   ? gradient.q_gradient
+     : only == 1 ? gradient.k_gradient
+                 : gradient.v_gradient) = (only == 0   ? dq
+                                           : only == 1 ? dk
+                                                       : dv)
+                                              .write();
+    attend_gradient<float>(shape, gradient, 0, 100);
+    if (only == 0) expect_close("gradient of queries", dq, dense.dq);
+    if (only == 1) expect_close("gradient of keys", dk, dense.dk);
+    if (only == 2) expect_close("gradient of values", dv, dense.dv);
+  }
+}
+
+TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
+  // Scores up to 10^4: exponentials of them would be infinite, and most weights are 0.
+  const AttentionShape shape{80, 80, 16, 16, 0, true, 50};
+  auto q = Matrix<double>(80, 16).randomize(1, 4), k = Matrix<double>(80, 16).randomize(2, 4),
+       v = Matrix<double>(80, 16).randomize(3);
+  Matrix<double> out(80, 16), lse(80, 1);
+  for (std::int64_t first = 0; first < 80; first += attention_queries)
+    attend<double>(shape, first, std::min<std::int64_t>(attention_queries, 80 - first), q.read(), k.read(), v.read(),
+                   out.write(), lse.write());
+  for (std::int64_t i = 0; i < 80; ++i) {
+    std::vector<double> score;
+    for (std::int64_t j = 0; j <= i; ++j) {
+      score.push_back(0);
+      for (std::int64_t c = 0; c < 16; ++c) score.back() += q.get(i, c) * k.get(j, c) * 50;
+    }
+    const double most = *std::max_element(score.begin(), score.end());
+    double total = 0, first = 0;
+    for (std::size_t j = 0; j < score.size(); ++j) {
+      total += std::exp(score[j] - most);
+      first += std::exp(score[j] - most) * v.get(static_cast<std::int64_t>(j), 0);
+    }
+    ASSERT_NEAR(out.get(i, 0), first / total, 1e-10);
+    ASSERT_NEAR(lse.get(i, 0), most + std::log(total), 1e-10);
+  }
+}
+
+TEST(Attention, WhatIsNotANumberReachesTheRowsThatSeeIt) {
+  const AttentionShape shape = square<float>(100, 16);
+  auto q = Matrix<float>(100, 16).randomize(1), k = Matrix<float>(100, 16).randomize(2),
+       v = Matrix<float>(100, 16).randomize(3);
+  k.at(70, 3) = std::numeric_limits<float>::quiet_NaN();
+  Matrix<float> out(100, 16);
+  for (std::int64_t first = 0; first < 100; first += attention_queries)
+    attend<float>(shape, first, std::min<std::int64_t>(attention_queries, 100 - first), q.read(), k.read(), v.read(),
+                  out.write(), {});
+  for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(std::isnan(out.get(i, 0)), i >= 70) << i;
+}
+
+}  // namespace

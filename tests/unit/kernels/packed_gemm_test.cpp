@@ -1,0 +1,209 @@
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/kernels/packed_gemm.hpp>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::kernels;
+
+/// The levels that this processor can run.
+std::vector<CpuLevel> levels() {
+  std::vector<CpuLevel> all;
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512})
+    if (level <= kernels::detail::detect_cpu()) all.push_back(level);
+  return all;
+}
+
+/// A product whose operands end with their last element, so that a read or write beyond is seen by a sanitizer. Numbers
+/// are small enough that all sums are exact, and results can be compared with ==.
+template <class T> struct Problem {
+  std::vector<T> a, b, c;
+  Gemm<T> g;
+
+  Problem(std::mt19937& random, std::int64_t m, std::int64_t n, std::int64_t k, bool any_strides = true) {
+    g.m = m, g.n = n, g.k = k;
+    g.alpha = static_cast<T>(random() % 2 == 0 ? 1 : -2);
+    g.accumulate = random() % 2 == 0;
+    strides(random, any_strides ? 8 : 1, m, k, g.a_row, g.a_col);
+    strides(random, any_strides ? 8 : 1, k, n, g.b_row, g.b_col);
+    strides(random, any_strides ? 6 : 1, m, n, g.c_row, g.c_col);
+    g.a = numbers(random, a, m, g.a_row, k, g.a_col);
+    g.b = numbers(random, b, k, g.b_row, n, g.b_col);
+    g.c = numbers(random, c, m, g.c_row, n, g.c_col);
+  }
+
+  std::vector<T> expected() const {
+    std::vector<T> result = c;
+    for (std::int64_t i = 0; i < g.m; ++i)
+      for (std::int64_t j = 0; j < g.n; ++j) {
+        double sum = 0;
+        for (std::int64_t p = 0; p < g.k; ++p)
+          sum +=
+              static_cast<double>(g.a[i * g.a_row + p * g.a_col]) * static_cast<double>(g.b[p * g.b_row + j * g.b_col]);
+        T& to = result[static_cast<std::size_t>(&g.c[i * g.c_row + j * g.c_col] - c.data())];
+        to = static_cast<T>((g.accumulate ? static_cast<double>(to) : 0) + static_cast<double>(g.alpha) * sum);
+      }
+    return result;
+  }
+
+  std::string what(CpuLevel level) const {
+    std::string text = std::string(name_of(level)) + ":";
+    for (const std::int64_t number : {g.m, g.n, g.k, g.a_row, g.a_col, g.b_row, g.b_col, g.c_row, g.c_col})
+      text += " " + std::to_string(number);
+    return text + (g.accumulate ? " +=" : " =");
+  }
+
+ private:
+  static void strides(std::mt19937& random, unsigned kinds, std::int64_t rows, std::int64_t cols, std::int64_t& row,
+                      std::int64_t& col) {
+    rows = std::max<std::int64_t>(rows, 1), cols = std::max<std::int64_t>(cols, 1);
+    switch (random() % kinds) {
+      case 0:
+        row = cols, col = 1;
+        break;
+      case 1:
+        row = 1, col = rows;
+        break;
+      case 2:
+        row = cols + 3, col = 1;
+        break;
+      case 3:
+        row = 1, col = rows + 2;
+        break;
+      case 4:
+        row = 3 * cols, col = 3;
+        break;
+      case 5:
+        row = -cols, col = -1;
+        break;
+      case 6:
+        row = 0, col = 1;
+        break;
+      default:
+        row = 1, col = 0;
+        break;
+    }
+  }
+  static T* numbers(std::mt19937& random, std::vector<T>& values, std::int64_t rows, std::int64_t row,
+                    std::int64_t cols, std::int64_t col) {
+    if (rows == 0 || cols == 0) return nullptr;
+    const std::int64_t r = (rows - 1) * row, c = (cols - 1) * col;
+    const std::int64_t lowest = std::min<std::int64_t>(r, 0) + std::min<std::int64_t>(c, 0);
+    values.resize(static_cast<std::size_t>(std::max<std::int64_t>(r, 0) + std::max<std::int64_t>(c, 0) - lowest + 1));
+    for (T& value : values) value = static_cast<T>(static_cast<int>(random() % 9) - 4);
+    return values.data() - lowest;
+  }
+};
+
+/// Counts how often it is told of each row, and checks that rows come in order.
+struct Told {
+  std::vector<int> times;
+  std::int64_t next = 0;
+  bool in_order = true;
+
+  explicit Told(std::int64_t rows) : times(static_cast<std::size_t>(rows), 0) {}
+  FinishedRows hook() {
+    return {[](const void* context, std::int64_t row, std::int64_t rows) {
+              Told& told = *static_cast<Told*>(const_cast<void*>(context));
+              told.in_order = told.in_order && row == told.next;
+              told.next = row + rows;
+              for (std::int64_t i = row; i < row + rows; ++i) ++told.times[static_cast<std::size_t>(i)];
+            },
+            this};
+  }
+};
+
+template <class T> void check(Problem<T> problem, CpuLevel level, bool packed, std::mt19937& random) {
+  const Gemm<T>& g = problem.g;
+  const std::vector<T> expected = problem.expected();
+  Told told(g.m);
+  if (packed) {
+    const PackedLayout layout = packed_layout<T>(g.k, g.n, level);
+    std::vector<T> room(static_cast<std::size_t>(layout.size()));
+    for (std::int64_t panel = 0; panel < layout.panels();) {
+      const std::int64_t count = std::min<std::int64_t>(1 + random() % 4, layout.panels() - panel);
+      pack_matrix(layout, g.b, g.b_row, g.b_col, panel, count, room.data(), level);
+      panel += count;
+    }
+    packed_gemm(g, layout, room.data(), told.hook(), level);
+  } else {
+    packed_gemm(g, told.hook(), level);
+  }
+  ASSERT_EQ(problem.c, expected) << problem.what(level) << (packed ? " packed" : "");
+  if (g.n > 0) {
+    ASSERT_EQ(told.times, std::vector<int>(static_cast<std::size_t>(g.m), 1)) << problem.what(level);
+    ASSERT_TRUE(told.in_order) << problem.what(level);
+  }
+}
+
+TEST(PackedGemm, EveryLayoutAtEveryLevel) {
+  std::mt19937 random(1);
+  const std::int64_t sizes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 28, 31, 32, 33, 48, 65, 130};
+  const auto size = [&] { return sizes[random() % std::size(sizes)]; };
+  for (int round = 0; round < 700; ++round)
+    for (const CpuLevel level : levels()) {
+      check(Problem<float>(random, size(), size(), size()), level, round % 2 == 0, random);
+      check(Problem<double>(random, size(), size(), size()), level, round % 2 == 0, random);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(PackedGemm, SeveralBlocksOfEveryExtent) {
+  std::mt19937 random(2);
+  for (const CpuLevel level : levels())
+    for (const bool packed : {false, true}) {
+      check(Problem<float>(random, 61, 1700, 660), level, packed, random);
+      check(Problem<float>(random, 20, 4500, 330, false), level, packed, random);
+      check(Problem<double>(random, 47, 1100, 530), level, packed, random);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(PackedGemm, BlocksOfAPackedMatrixAreWhereTheLayoutSays) {
+  std::mt19937 random(3);
+  const std::int64_t k = 700, n = 75;
+  const PackedLayout layout = packed_layout<float>(k, n);
+  std::vector<float> b(static_cast<std::size_t>(k * n)), packed(static_cast<std::size_t>(layout.size()), -1);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i);
+  pack_matrix(layout, b.data(), n, 1, 0, layout.panels(), packed.data());
+  EXPECT_GT(layout.blocks(), 1);
+  EXPECT_EQ(
+      layout.offset(layout.blocks() - 1, 0) + layout.block_rows(layout.blocks() - 1) * layout.panels() * layout.width,
+      layout.size());
+  for (std::int64_t row = 0; row < k; ++row)
+    for (std::int64_t col = 0; col < layout.panels() * layout.width; ++col) {
+      const std::int64_t at = layout.offset(row / layout.depth, col / layout.width) + row % layout.depth * layout.width;
+      const float value = packed[static_cast<std::size_t>(at + col % layout.width)];
+      if (col < n)
+        ASSERT_EQ(value, static_cast<float>(row * n + col));
+      else
+        ASSERT_EQ(value, 0.0f);
+    }
+}
+
+TEST(Cpu, TheEnvironmentOnlyLowersTheLevel) {
+  using kernels::detail::restricted;
+  EXPECT_EQ(restricted(CpuLevel::avx512, nullptr), CpuLevel::avx512);
+  EXPECT_EQ(restricted(CpuLevel::avx512, ""), CpuLevel::avx512);
+  EXPECT_EQ(restricted(CpuLevel::avx512, "avx2"), CpuLevel::avx2);
+  EXPECT_EQ(restricted(CpuLevel::avx2, "avx512"), CpuLevel::avx2);
+  EXPECT_EQ(restricted(CpuLevel::avx512, "portable"), CpuLevel::portable);
+  try {
+    restricted(CpuLevel::avx512, "sse9");
+    FAIL();
+  } catch (const error& e) {
+    EXPECT_EQ(e.id(), errc::option);
+    EXPECT_NE(std::string(e.what()).find("sse9"), std::string::npos);
+  }
+  EXPECT_LE(cpu_level(), kernels::detail::detect_cpu());
+}
+
+}  // namespace

@@ -1,0 +1,471 @@
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <numbers>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/kernels/lane_ops.hpp>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::kernels;
+
+template <class T> class Memory : public testing::Test {};
+using Elements =
+    testing::Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, bool>;
+TYPED_TEST_SUITE(Memory, Elements);
+
+template <class T> T element(int i) {
+  return static_cast<T>(std::is_same_v<T, bool> ? (i * 5 % 3 == 0) : i * 7 % 120 - (std::is_signed_v<T> ? 60 : 0));
+}
+
+TYPED_TEST(Memory, LoadsAndStoresWhole) {
+  using T = TypeParam;
+  T from[width + 1], to[width + 3];
+  for (int i = 0; i <= width; ++i) from[i] = element<T>(i);
+  for (T& x : to) x = element<T>(1);
+  store(to + 1, load(from + 1));
+  EXPECT_EQ(to[0], element<T>(1));
+  EXPECT_EQ(to[width + 1], element<T>(1));
+  for (int i = 0; i < width; ++i) EXPECT_EQ(to[i + 1], from[i + 1]);
+}
+
+TYPED_TEST(Memory, LoadsAndStoresPartly) {
+  using T = TypeParam;
+  for (int count = 0; count <= width; ++count) {
+    // Exactly as large as what may be touched, so that a sanitizer sees a read too far.
+    std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> from(static_cast<std::size_t>(count)),
+        to(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) from[static_cast<std::size_t>(i)] = element<T>(i);
+    const auto lanes = load_partial(reinterpret_cast<const T*>(from.data()), count);
+    store_partial(reinterpret_cast<T*>(to.data()), lanes, count);
+    EXPECT_EQ(from, to);
+    T all[width];
+    store(all, lanes);
+    for (int i = count; i < width; ++i) EXPECT_EQ(all[i], T{});
+  }
+}
+
+TYPED_TEST(Memory, Strides) {
+  using T = TypeParam;
+  for (const int stride : {-2, 0, 1, 3}) {
+    std::vector<std::uint8_t> raw_from(3 * width * sizeof(T)), raw_to(3 * width * sizeof(T));
+    T* const from = reinterpret_cast<T*>(raw_from.data());
+    T* const to = reinterpret_cast<T*>(raw_to.data());
+    for (int i = 0; i < 3 * width; ++i) from[i] = element<T>(i);
+    const int start = stride < 0 ? 2 * width : 0;
+    const auto lanes = load_strided(from + start, stride);
+    store_strided(to + start, lanes, stride);
+    T all[width];
+    store(all, lanes);
+    for (int i = 0; i < width; ++i) EXPECT_EQ(all[i], from[start + i * stride]);
+    for (int i = 0; stride != 0 && i < width; ++i) EXPECT_EQ(to[start + i * stride], from[start + i * stride]);
+  }
+}
+
+TYPED_TEST(Memory, Splats) {
+  using T = TypeParam;
+  for (const T value : {element<T>(0), element<T>(1), element<T>(2)}) {
+    T all[width];
+    store(all, splat<lane_t<T>>(value));
+    for (const T x : all) EXPECT_EQ(x, value);
+  }
+}
+
+TYPED_TEST(Memory, Reduces) {
+  using T = TypeParam;
+  T all[width];
+  double sum = 0, largest = -1e9, smallest = 1e9;
+  for (int i = 0; i < width; ++i) {
+    all[i] = element<T>(i * 3 + 1);
+    sum += all[i];
+    largest = std::fmax(largest, all[i]);
+    smallest = std::fmin(smallest, all[i]);
+  }
+  if (std::is_same_v<T, bool>) sum = sum != 0;
+  EXPECT_EQ(static_cast<double>(reduce_lanes<Op::sum>(load(all))), sum);
+  EXPECT_EQ(static_cast<double>(reduce_lanes<Op::max>(load(all))), largest);
+  EXPECT_EQ(static_cast<double>(reduce_lanes<Op::min>(load(all))), smallest);
+}
+
+TEST(Simd, ReductionsPropagateNan) {
+  for (int at = 0; at < width; ++at) {
+    float all[width];
+    for (int i = 0; i < width; ++i) all[i] = i == at ? NAN : static_cast<float>(i);
+    EXPECT_TRUE(std::isnan(reduce_lanes<Op::max>(load(all))));
+    EXPECT_TRUE(std::isnan(reduce_lanes<Op::min>(load(all))));
+    EXPECT_TRUE(std::isnan(reduce_lanes<Op::sum>(load(all))));
+  }
+}
+
+TEST(Simd, FirstLanes) {
+  for (int count = -3; count <= width + 3; ++count) {
+    bool all[width];
+    store(all, first_lanes(count));
+    for (int i = 0; i < width; ++i) EXPECT_EQ(all[i], i < count);
+  }
+}
+
+TEST(Simd, Iota) {
+  std::int64_t whole[width];
+  float real[width];
+  store(whole, iota<std::int64_t>((std::int64_t{1} << 40) - 3));
+  store(real, iota<float>(1000));
+  for (int i = 0; i < width; ++i) {
+    EXPECT_EQ(whole[i], (std::int64_t{1} << 40) - 3 + i);
+    EXPECT_EQ(real[i], static_cast<float>(1000 + i));
+  }
+}
+
+// ---- conversions
+
+template <class To, class From> void expect_converts() {
+  From from[width];
+  To to[width];
+  std::mt19937 random(3);
+  for (int round = 0; round < 50; ++round) {
+    for (From& x : from) {
+      // Within the narrowest of the types, with fractions where there are some.
+      const double value = static_cast<double>(random() % 250) / 2 - (std::is_signed_v<From> ? 60 : 0);
+      x = static_cast<From>(std::is_same_v<To, std::uint8_t> ? std::fabs(value) : value);
+      if constexpr (std::is_same_v<From, bool>) x = random() % 2 == 0;
+    }
+    store(to, wrap<To>(convert<lane_t<To>>(load(from))));
+    for (int i = 0; i < width; ++i) ASSERT_EQ(to[i], static_cast<To>(from[i])) << static_cast<double>(from[i]);
+  }
+}
+template <class From> void expect_converts_to_all() {
+  expect_converts<float, From>();
+  expect_converts<double, From>();
+  expect_converts<std::int32_t, From>();
+  expect_converts<std::int64_t, From>();
+  expect_converts<std::uint8_t, From>();
+  if constexpr (!std::is_same_v<From, std::uint8_t>) expect_converts<std::int8_t, From>();
+  expect_converts<std::int16_t, From>();
+}
+TEST(Simd, ConvertsBetweenAllTypes) {
+  expect_converts_to_all<float>();
+  expect_converts_to_all<double>();
+  expect_converts_to_all<std::int8_t>();
+  expect_converts_to_all<std::int16_t>();
+  expect_converts_to_all<std::int32_t>();
+  expect_converts_to_all<std::int64_t>();
+  expect_converts_to_all<std::uint8_t>();
+  expect_converts_to_all<bool>();
+}
+
+TEST(Simd, WrapsNarrowIntegers) {
+  std::int32_t wide[width];
+  std::int8_t narrow[width];
+  for (int start = -70000; start < 70000; start += 977) {
+    for (int i = 0; i < width; ++i) wide[i] = start + 13 * i;
+    std::int32_t back[width];
+    store(back, wrap<std::int8_t>(load(wide)));
+    store(narrow, load(wide));
+    for (int i = 0; i < width; ++i) {
+      EXPECT_EQ(back[i], static_cast<std::int8_t>(wide[i]));
+      EXPECT_EQ(narrow[i], static_cast<std::int8_t>(wide[i]));
+    }
+    store(back, wrap<std::uint8_t>(load(wide)));
+    for (int i = 0; i < width; ++i) EXPECT_EQ(back[i], static_cast<std::uint8_t>(wide[i]));
+    store(back, wrap<std::int16_t>(load(wide)));
+    for (int i = 0; i < width; ++i) EXPECT_EQ(back[i], static_cast<std::int16_t>(wide[i]));
+  }
+}
+
+// ---- elementary functions
+
+/// Distance of `got` from the exact result, in units of the last place of T at the exact result.
+template <class T, class Exact> double ulps(T got, Exact exact) {
+  if (std::isnan(exact)) return std::isnan(got) ? 0 : 1e30;
+  const T rounded = static_cast<T>(exact);
+  if (got == rounded)
+    return static_cast<double>(std::fabs(static_cast<Exact>(got) - exact)) == 0 || std::isinf(rounded)
+               ? 0
+               : static_cast<double>(std::fabs((static_cast<Exact>(got) - exact) /
+                                               (std::nextafter(std::fabs(rounded), INFINITY) - std::fabs(rounded))));
+  if (std::isinf(got) || std::isinf(rounded))
+    // Overflow may come one unit early or late.
+    return std::fabs(std::isinf(got) ? rounded : got) > std::numeric_limits<T>::max() * T(0.999999) ? 1 : 1e30;
+  int exponent = 0;
+  std::frexp(exact, &exponent);
+  const int least = std::numeric_limits<T>::min_exponent - std::numeric_limits<T>::digits;
+  const Exact unit = std::ldexp(Exact(1), std::max(exponent - std::numeric_limits<T>::digits, least));
+  return static_cast<double>(std::fabs(static_cast<Exact>(got) - exact) / unit);
+}
+
+/// Every bit pattern of float in steps: denormals, infinities and NaN of both signs are among them.
+template <class F, class G> void expect_accurate_floats(F function, G exact, double bound) {
+  constexpr std::uint32_t step = 5003;
+  double worst = 0;
+  float worst_at = 0;
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += step * width) {
+    float x[width], y[width];
+    for (int i = 0; i < width; ++i)
+      x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits + step * static_cast<std::uint32_t>(i)));
+    store(y, function(load(x)));
+    for (int i = 0; i < width; ++i)
+      if (const double u = ulps(y[i], exact(static_cast<double>(x[i]))); u > worst) worst = u, worst_at = x[i];
+  }
+  EXPECT_LE(worst, bound) << "at " << worst_at;
+}
+
+template <class T> const std::vector<T>& specials() {
+  using L = std::numeric_limits<T>;
+  static const std::vector<T> values{T(0),
+                                     T(-0.0),
+                                     T(1),
+                                     T(-1),
+                                     L::infinity(),
+                                     -L::infinity(),
+                                     L::quiet_NaN(),
+                                     L::min(),
+                                     -L::min(),
+                                     L::denorm_min(),
+                                     -L::denorm_min(),
+                                     L::max(),
+                                     L::lowest(),
+                                     L::epsilon(),
+                                     T(0.5),
+                                     T(88.5),
+                                     T(-88.5),
+                                     T(-103.5),
+                                     T(709.5),
+                                     T(-745),
+                                     T(2),
+                                     T(-2),
+                                     T(3),
+                                     T(1e-30),
+                                     T(12345.678)};
+  return values;
+}
+
+/// Doubles against long double: specials, and magnitudes of all sizes with both signs.
+template <class F, class G> void expect_accurate_doubles(F function, G exact, double bound) {
+  std::mt19937_64 random(5);
+  std::vector<double> points = specials<double>();
+  std::uniform_real_distribution<double> unit(-1, 1), size(-320, 308);
+  for (int i = 0; i < 40000; ++i) {
+    points.push_back(unit(random) * 750);
+    points.push_back(unit(random) * 4);
+    points.push_back(unit(random) * std::pow(10.0, size(random)));
+  }
+  while (points.size() % width != 0) points.push_back(1);
+  double worst = 0, worst_at = 0;
+  for (std::size_t k = 0; k < points.size(); k += width) {
+    double y[width];
+    store(y, function(load(points.data() + k)));
+    for (int i = 0; i < width; ++i) {
+      const double x = points[k + static_cast<std::size_t>(i)];
+      if (const double u = ulps(y[i], exact(static_cast<long double>(x))); u > worst) worst = u, worst_at = x;
+    }
+  }
+  EXPECT_LE(worst, bound) << "at " << worst_at;
+}
+
+#define EXPECT_ACCURATE(function, exact, float_bound, double_bound)                                                 \
+  do {                                                                                                              \
+    expect_accurate_floats([](const auto& x) { return function(x); }, [](auto x) { return exact; }, float_bound);   \
+    expect_accurate_doubles([](const auto& x) { return function(x); }, [](auto x) { return exact; }, double_bound); \
+  } while (false)
+
+TEST(LaneMath, Exp) { EXPECT_ACCURATE(exp, std::exp(x), 1.1, 1.2); }
+TEST(LaneMath, Log) { EXPECT_ACCURATE(log, std::log(x), 1.0, 1.0); }
+TEST(LaneMath, Tanh) { EXPECT_ACCURATE(tanh, std::tanh(x), 3.0, 3.0); }
+TEST(LaneMath, Sigmoid) { EXPECT_ACCURATE(sigmoid, 1 / (1 + std::exp(-x)), 3.0, 3.0); }
+TEST(LaneMath, Sqrt) { EXPECT_ACCURATE(sqrt, std::sqrt(x), 0.51, 0.51); }
+TEST(LaneMath, Rsqrt) { EXPECT_ACCURATE(rsqrt, 1 / std::sqrt(x), 1.5, 1.5); }
+TEST(LaneMath, Abs) { EXPECT_ACCURATE(abs, std::fabs(x), 0, 0); }
+TEST(LaneMath, Relu) { EXPECT_ACCURATE(relu, (x > 0 || std::isnan(x) ? x : 0), 0, 0); }
+TEST(LaneMath, Sign) { EXPECT_ACCURATE(sign, (x > 0 ? 1 : x < 0 ? -1 : x), 0, 0); }
+
+// The argument p that gelu gives exp carries four roundings (coefficient, square, sum, product), so its result is off
+// by 4 |p| half units; the rest takes eight. Where exp is denormal, its last place is multiplied by x.
+TEST(LaneMath, GeluAndSilu) {
+  for (double t = -30; t < 30; t += 0.00037 * width) {
+    float x[width], g[width], s[width];
+    double xd[width], gd[width], sd[width];
+    for (int i = 0; i < width; ++i) xd[i] = x[i] = static_cast<float>(t + 0.00037 * i);
+    store(g, gelu(load(x)));
+    store(s, silu(load(x)));
+    store(gd, gelu(load(xd)));
+    store(sd, silu(load(xd)));
+    for (int i = 0; i < width; ++i) {
+      const long double t_exact = xd[i];
+      const long double p =
+          std::sqrt(8 / std::numbers::pi_v<long double>) * (t_exact + 0.044715L * t_exact * t_exact * t_exact);
+      const long double want_gelu = t_exact / (1 + std::exp(-p)), want_silu = t_exact / (1 + std::exp(-t_exact));
+      const long double gelu_scale = std::fabs(want_gelu) * (8 + 4 * std::fabs(p));
+      const long double silu_scale = std::fabs(want_silu) * 8, spread = 2 + std::fabs(t_exact);
+      ASSERT_LE(std::fabs(g[i] - want_gelu), 0x1p-24L * gelu_scale + 0x1p-149L * spread) << x[i];
+      ASSERT_LE(std::fabs(gd[i] - want_gelu), 0x1p-53L * gelu_scale + 0x1p-1074L * spread) << x[i];
+      ASSERT_LE(std::fabs(s[i] - want_silu), 0x1p-24L * silu_scale) << x[i];
+      ASSERT_LE(std::fabs(sd[i] - want_silu), 0x1p-53L * silu_scale) << x[i];
+    }
+  }
+  for (const float x : {0.0f, INFINITY, 1e30f, -1e30f, NAN}) {
+    float g[width], s[width];
+    store(g, gelu(splat(x)));
+    store(s, silu(splat(x)));
+    const float want = std::isnan(x) ? NAN : x > 0 ? x : 0.0f;
+    EXPECT_TRUE(g[0] == want || (std::isnan(g[0]) && std::isnan(want))) << x;
+    EXPECT_TRUE(s[0] == want || (std::isnan(s[0]) && std::isnan(want))) << x;
+  }
+}
+
+TEST(LaneMath, TanhStaysBelowOne) {
+  for (float start = 0; start < 60; start += 0.01f) {
+    float x[width], y[width];
+    for (int i = 0; i < width; ++i) x[i] = start + 0.0006f * static_cast<float>(i);
+    store(y, tanh(load(x)));
+    for (int i = 0; i < width; ++i) {
+      ASSERT_LE(y[i], 1.0f);
+      ASSERT_TRUE(x[i] < 9.1f || y[i] == 1.0f) << x[i];
+    }
+  }
+}
+
+template <class T> void check_pairs(double pow_bound) {
+  std::vector<T> points = specials<T>();
+  std::mt19937_64 random(11);
+  std::uniform_real_distribution<double> size(-3, 3);
+  for (int i = 0; i < 40; ++i) points.push_back(static_cast<T>(size(random)));
+  for (const double x : {4.0, 5.0, -3.0, 0.25, 1.5, 1e10, -7.0}) points.push_back(static_cast<T>(x));
+  using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
+  double worst = 0;
+  for (const T a : points)
+    for (const T b : points) {
+      T result[width];
+      store(result, pow(splat(a), splat(b)));
+      const double u = ulps(result[0], std::pow(static_cast<Wide>(a), static_cast<Wide>(b)));
+      EXPECT_LE(u, pow_bound) << a << " ^ " << b << " = " << result[0];
+      worst = std::max(worst, u);
+      const auto same = [&](T want, const char* name) {
+        EXPECT_TRUE(result[0] == want || (std::isnan(result[0]) && std::isnan(want))) << name << ' ' << a << ' ' << b;
+      };
+      const bool nan = std::isnan(a) || std::isnan(b);
+      store(result, maximum(splat(a), splat(b)));
+      same(nan ? T(NAN) : std::max(a, b), "maximum");
+      store(result, minimum(splat(a), splat(b)));
+      same(nan ? T(NAN) : std::min(a, b), "minimum");
+      store(result, apply<Op::div>(splat(a), splat(b)));
+      same(a / b, "div");
+      // A quotient that is denormal may be off by one of its units.
+      if (std::fabs(a / b) >= std::numeric_limits<T>::min() || a == 0 || nan) {
+        store(result, divide_by_invariant(splat(a), splat(b)));
+        same(a / b, "divide by invariant");
+      }
+      bool truth[width];
+      const auto holds = [&](bool want, const char* name) {
+        EXPECT_EQ(truth[0], want) << name << ' ' << a << ' ' << b;
+      };
+      store(truth, apply<Op::equal>(splat(a), splat(b)));
+      holds(a == b, "equal");
+      store(truth, apply<Op::not_equal>(splat(a), splat(b)));
+      holds(a != b, "not_equal");
+      store(truth, apply<Op::less>(splat(a), splat(b)));
+      holds(a < b, "less");
+      store(truth, apply<Op::less_equal>(splat(a), splat(b)));
+      holds(a <= b, "less_equal");
+      store(truth, apply<Op::greater>(splat(a), splat(b)));
+      holds(a > b, "greater");
+      store(truth, apply<Op::greater_equal>(splat(a), splat(b)));
+      holds(a >= b, "greater_equal");
+    }
+}
+TEST(LaneMath, PairsOfFloats) { check_pairs<float>(1.0); }
+TEST(LaneMath, PairsOfDoubles) { check_pairs<double>(1.0); }
+
+TEST(LaneMath, DivisionByInvariantIsRoundedAsDivision) {
+  std::mt19937 engine(7);
+  const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
+  for (int round = 0; round < 200000 / width; ++round) {
+    float a[width], q[width];
+    const float d = std::bit_cast<float>((random() & 0x807fffffu) | ((64u + random() % 128u) << 23));
+    for (float& x : a) x = std::bit_cast<float>((random() & 0x807fffffu) | ((100u + random() % 54u) << 23));
+    store(q, divide_by_invariant(load(a), splat(d)));
+    for (int i = 0; i < width; ++i) ASSERT_EQ(q[i], a[i] / d) << a[i] << " / " << d;
+  }
+}
+
+// ---- integers
+
+template <class T> void check_integers() {
+  using Limits = std::numeric_limits<T>;
+  using Unsigned = std::make_unsigned_t<T>;
+  const std::vector<T> points{0, 1, -1, 2, -2, 3, 7, -7, 100, -100, Limits::max(), Limits::lowest(), Limits::max() / 2};
+  for (const T a : points)
+    for (const T b : points) {
+      const auto u = [](T x) { return static_cast<Unsigned>(x); };
+      T result[width];
+      store(result, apply<Op::add>(splat(a), splat(b)));
+      EXPECT_EQ(result[width - 1], static_cast<T>(u(a) + u(b)));
+      store(result, apply<Op::sub>(splat(a), splat(b)));
+      EXPECT_EQ(result[width - 1], static_cast<T>(u(a) - u(b)));
+      store(result, apply<Op::mul>(splat(a), splat(b)));
+      EXPECT_EQ(result[width - 1], static_cast<T>(u(a) * u(b)));
+      store(result, apply<Op::div>(splat(a), splat(b)));
+      EXPECT_EQ(result[width - 1], b == 0 ? 0 : b == -1 ? static_cast<T>(0 - u(a)) : a / b);
+      store(result, apply<Op::maximum>(splat(a), splat(b)));
+      EXPECT_EQ(result[width - 1], std::max(a, b));
+      store(result, apply<Op::minimum>(splat(a), splat(b)));
+      EXPECT_EQ(result[width - 1], std::min(a, b));
+      bool truth[width];
+      store(truth, apply<Op::less>(splat(a), splat(b)));
+      EXPECT_EQ(truth[width - 1], a < b);
+      store(truth, apply<Op::greater_equal>(splat(a), splat(b)));
+      EXPECT_EQ(truth[width - 1], a >= b);
+      store(truth, apply<Op::not_equal>(splat(a), splat(b)));
+      EXPECT_EQ(truth[width - 1], a != b);
+    }
+  T result[width];
+  store(result, apply<Op::pow>(splat(T(-3)), splat(T(5))));
+  EXPECT_EQ(result[0], T(-243));
+  store(result, apply<Op::pow>(splat(T(2)), splat(T(-1))));
+  EXPECT_EQ(result[0], T(0));
+  store(result, apply<Op::sign>(splat(T(-9))));
+  EXPECT_EQ(result[0], T(-1));
+  store(result, apply<Op::abs>(splat(T(-9))));
+  EXPECT_EQ(result[0], T(9));
+}
+TEST(LaneOps, Integers32) { check_integers<std::int32_t>(); }
+TEST(LaneOps, Integers64) { check_integers<std::int64_t>(); }
+
+TEST(LaneOps, Masks) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 100; ++round) {
+    bool a[width], b[width], c[width], r[width];
+    for (int i = 0; i < width; ++i) {
+      a[i] = random() % 2 == 0;
+      b[i] = random() % 2 == 0;
+      c[i] = random() % 2 == 0;
+    }
+    const Mask x = load(a), y = load(b), z = load(c);
+    const auto expect = [&](const Mask& got, auto want) {
+      store(r, got);
+      for (int i = 0; i < width; ++i) ASSERT_EQ(r[i], want(a[i], b[i], c[i]));
+    };
+    expect(apply<Op::logical_and>(x, y), [](bool p, bool q, bool) { return p && q; });
+    expect(apply<Op::logical_or>(x, y), [](bool p, bool q, bool) { return p || q; });
+    expect(apply<Op::logical_not>(x), [](bool p, bool, bool) { return !p; });
+    expect(apply<Op::equal>(x, y), [](bool p, bool q, bool) { return p == q; });
+    expect(apply<Op::not_equal>(x, y), [](bool p, bool q, bool) { return p != q; });
+    expect(apply<Op::less>(x, y), [](bool p, bool q, bool) { return p < q; });
+    expect(apply<Op::greater_equal>(x, y), [](bool p, bool q, bool) { return p >= q; });
+    expect(apply<Op::maximum>(x, y), [](bool p, bool q, bool) { return p || q; });
+    expect(apply<Op::minimum>(x, y), [](bool p, bool q, bool) { return p && q; });
+    expect(apply<Op::select>(x, y, z), [](bool p, bool q, bool s) { return p ? q : s; });
+    double d[width];
+    store(d, apply<Op::select>(x, splat(2.5), splat(-1.0)));
+    for (int i = 0; i < width; ++i) ASSERT_EQ(d[i], a[i] ? 2.5 : -1.0);
+  }
+}
+
+}  // namespace

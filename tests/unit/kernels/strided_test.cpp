@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/kernels/strided.hpp>
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::kernels;
+
+struct Box {
+  Shape extents;
+  Strides strides;
+  std::size_t size = 0;   ///< elements to allocate
+  std::size_t first = 0;  ///< where index zero lies
+
+  std::size_t at(const Shape& index) const {
+    auto offset = static_cast<std::int64_t>(first);
+    for (std::size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
+    return static_cast<std::size_t>(offset);
+  }
+};
+
+/// A layout in which every index has its own element: dims in any order, gaps, negative strides.
+Box random_box(const Shape& extents, std::mt19937& random) {
+  Box box{extents, Strides(extents.size(), 0), 0, 0};
+  std::vector<std::size_t> order(extents.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (random() % 3 != 0) std::shuffle(order.begin(), order.end(), random);
+  std::int64_t step = random() % 4 == 0 ? 3 : 1;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const std::size_t d = order[i];
+    const bool back = random() % 12 == 0;
+    box.strides[d] = back ? -step : step;
+    if (back) box.first += static_cast<std::size_t>(std::max<std::int64_t>(extents[d] - 1, 0) * step);
+    step *= std::max<std::int64_t>(extents[d], 1) + (random() % 6 == 0 ? 1 : 0);
+  }
+  box.size = static_cast<std::size_t>(step) + 1;
+  return box;
+}
+
+Shape random_extents(std::mt19937& random) {
+  Shape extents;
+  const std::size_t rank = random() % 6;
+  std::int64_t budget = 20000;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t pool[] = {1, 2, 3, 5, 16, 17, 33, 70};
+    const std::int64_t extent = random() % 40 == 0 ? 0 : std::min(pool[random() % 8], budget);
+    extents.push_back(extent);
+    budget /= std::max<std::int64_t>(extent, 1);
+  }
+  return extents;
+}
+
+template <class F> void for_each_index(const Shape& extents, F f) {
+  if (volume(extents) == 0) return;
+  Shape index(extents.size(), 0);
+  for (;;) {
+    f(index);
+    std::size_t d = extents.size();
+    while (d > 0 && ++index[d - 1] == extents[d - 1]) index[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+template <class T> void check_copies() {
+  std::mt19937 random(sizeof(T));
+  for (int round = 0; round < 400; ++round) {
+    const Shape extents = random_extents(random);
+    const Box to = random_box(extents, random);
+    Box from = random_box(extents, random);
+    if (!extents.empty() && random() % 8 == 0) from.strides[random() % extents.size()] = 0;
+    std::vector<T> src(from.size), dst(to.size, T(7));
+    for (T& value : src) value = static_cast<T>(random());
+    std::vector<T> expected = dst;
+    for_each_index(extents, [&](const Shape& i) { expected[to.at(i)] = src[from.at(i)]; });
+    strided_copy(dst.data() + to.first, to.strides, src.data() + from.first, from.strides, extents, sizeof(T));
+    ASSERT_EQ(dst, expected) << "round " << round;
+
+    for_each_index(extents, [&](const Shape& i) { expected[to.at(i)] = T(0); });
+    strided_fill_zero(dst.data() + to.first, to.strides, extents, sizeof(T));
+    ASSERT_EQ(dst, expected) << "round " << round;
+  }
+}
+
+TEST(Strided, CopiesEveryLayout) {
+  check_copies<std::uint8_t>();
+  check_copies<std::uint16_t>();
+  check_copies<std::uint32_t>();
+  check_copies<std::uint64_t>();
+}
+
+TEST(Strided, TransposesWholeAndRaggedBlocks) {
+  for (const std::int64_t rows : {1, 15, 16, 17, 64, 100})
+    for (const std::int64_t cols : {1, 8, 31, 32, 48, 101}) {
+      std::vector<float> src(static_cast<std::size_t>(rows * cols)), dst(src.size());
+      for (std::size_t i = 0; i < src.size(); ++i) src[i] = static_cast<float>(i);
+      strided_copy(DType::f32, dst.data(), {cols, 1}, src.data(), {1, rows}, {rows, cols});
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < cols; ++j)
+          ASSERT_EQ(dst[static_cast<std::size_t>(i * cols + j)], static_cast<float>(j * rows + i));
+    }
+}
+
+TEST(Strided, LoopsMergeWhatLiesTogether) {
+  const auto count = [](const Shape& extents, const Strides& a, const Strides& b) {
+    return kernels::detail::make_loops(extents, a, b).size();
+  };
+  EXPECT_EQ(count({4, 5, 6}, {30, 6, 1}, {30, 6, 1}), 1u);
+  EXPECT_EQ(count({4, 5, 6}, {60, 6, 1}, {30, 6, 1}), 2u);
+  EXPECT_EQ(count({4, 1, 6}, {6, 999, 1}, {6, 5, 1}), 1u);
+  EXPECT_EQ(count({6, 5, 4}, {1, 6, 30}, {1, 6, 30}), 1u);
+  EXPECT_EQ(count({4, 5, 6}, {30, 6, 1}, {0, 0, 0}), 1u);
+  EXPECT_EQ(count({4, 5}, {5, 1}, {1, 4}), 2u);
+}
+
+template <class T> void check_reductions() {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    const Shape extents = random_extents(random);
+    const Box to = random_box(extents, random);
+    const bool accumulate = random() % 2 == 0;
+    const std::size_t count = 1 + random() % 6;
+    std::vector<Box> boxes;
+    std::vector<std::vector<T>> data;
+    std::vector<StridedSource> sources;
+    for (std::size_t s = 0; s < count; ++s) {
+      boxes.push_back(random() % 2 ? random_box(extents, random) : to);
+      if (!extents.empty() && random() % 10 == 0) boxes.back().strides[random() % extents.size()] = 0;
+      data.emplace_back(std::max(boxes.back().size, to.size));
+      for (T& value : data.back()) value = static_cast<T>(random() % 100);
+    }
+    for (std::size_t s = 0; s < count; ++s) sources.push_back({data[s].data() + boxes[s].first, boxes[s].strides});
+    for (const Op op : {Op::sum, Op::max, Op::min}) {
+      std::vector<T> dst(to.size, T(50));
+      std::vector<T> expected = dst;
+      for_each_index(extents, [&](const Shape& i) {
+        T result = data[0][boxes[0].at(i)];
+        const auto add = [&](T value) {
+          result = op == Op::sum   ? static_cast<T>(result + value)
+                   : op == Op::max ? std::max(result, value)
+                                   : std::min(result, value);
+        };
+        for (std::size_t s = 1; s < count; ++s) add(data[s][boxes[s].at(i)]);
+        if (accumulate) add(expected[to.at(i)]);
+        expected[to.at(i)] = result;
+      });
+      strided_reduce(dtype_v<T>, op, dst.data() + to.first, to.strides, sources, extents, accumulate);
+      ASSERT_EQ(dst, expected) << "round " << round;
+    }
+  }
+}
+
+TEST(Strided, ReducesEveryLayout) {
+  check_reductions<float>();
+  check_reductions<double>();
+  check_reductions<std::int8_t>();
+  check_reductions<std::uint8_t>();
+  check_reductions<std::int16_t>();
+  check_reductions<std::int32_t>();
+  check_reductions<std::int64_t>();
+}
+
+TEST(Strided, SumsFromLeftToRight) {
+  const std::int64_t n = 1500;
+  std::vector<std::vector<float>> data(5, std::vector<float>(n));
+  std::mt19937 random(6);
+  std::vector<StridedSource> sources;
+  for (auto& values : data) {
+    for (float& value : values)
+      value = std::ldexp(static_cast<float>(random() % 1000), static_cast<int>(random() % 60) - 30);
+    sources.push_back({values.data(), {1}});
+  }
+  std::vector<float> expected = data[0];
+  for (std::size_t s = 1; s < 5; ++s)
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += data[s][i];
+  std::vector<float> dst(n);
+  strided_reduce(Op::sum, dst.data(), {1}, sources, {n});
+  EXPECT_EQ(dst, expected);
+  // In place of the fourth source.
+  strided_reduce(Op::sum, data[3].data(), {1}, sources, {n});
+  EXPECT_EQ(data[3], expected);
+}
+
+TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> a = {nan, 1, 3}, b = {2, nan, 4};
+  const std::vector<StridedSource> sources = {{a.data(), {1}}, {b.data(), {1}}};
+  std::vector<float> dst(3);
+  for (const Op op : {Op::max, Op::min}) {
+    strided_reduce(op, dst.data(), {1}, sources, {3});
+    EXPECT_TRUE(std::isnan(dst[0]));
+    EXPECT_TRUE(std::isnan(dst[1]));
+    EXPECT_EQ(dst[2], op == Op::max ? 4.0f : 3.0f);
+  }
+  const std::int32_t big = std::numeric_limits<std::int32_t>::max(), one = 1;
+  const std::vector<StridedSource> integers = {{&big, {}}, {&one, {}}};
+  std::int32_t sum = 0;
+  strided_reduce(Op::sum, &sum, {}, integers, {});
+  EXPECT_EQ(sum, std::numeric_limits<std::int32_t>::min());
+}
+
+TEST(Strided, WhatCannotBeReducedIsAnError) {
+  const std::uint8_t bits[2] = {1, 0};
+  std::uint8_t out[2] = {};
+  const std::vector<StridedSource> sources = {{bits, {1}}};
+  strided_reduce(DType::bool_, Op::max, out, {1}, sources, {2});
+  EXPECT_EQ(out[0], 1);
+  EXPECT_THROW(strided_reduce(DType::bool_, Op::sum, out, {1}, sources, {2}), error);
+  EXPECT_THROW(strided_reduce(DType::bf16, Op::sum, out, {1}, sources, {1}), error);
+  EXPECT_THROW(strided_reduce(DType::u8, Op::add, out, {1}, sources, {1}), error);
+  EXPECT_THROW(strided_reduce(DType::u8, Op::sum, out, {1}, {}, {1}), error);
+  EXPECT_THROW(strided_copy(out, {1}, bits, {1}, {1}, 3), error);
+}
+
+}  // namespace
