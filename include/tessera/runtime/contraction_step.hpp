@@ -1,0 +1,232 @@
+#ifndef TESSERA_RUNTIME_CONTRACTION_STEP_HPP
+#define TESSERA_RUNTIME_CONTRACTION_STEP_HPP
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/attributes.hpp>
+#include <tessera/kernels/contraction.hpp>
+#include <tessera/runtime/frame.hpp>
+#include <tessera/runtime/team.hpp>
+
+namespace tessera::runtime {
+
+/// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
+/// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
+/// while it is about to be in the cache anyway, and an epilogue works on each part of the box before it leaves it.
+template <DTypeSet Types> class ContractionStep final : public PreparedStep {
+ public:
+  explicit ContractionStep(const StepContext& c)
+      : dtype_(c.graph[c.units[c.step.unit].space].dtype), has_addend_(c.units[c.step.unit].addend >= 0) {
+    const FrameLayout& layout = c.layout;
+    const PlanStep& step = c.step;
+    const Node& node = c.graph[c.units[c.step.unit].space];
+    const EinsumLabels labels = EinsumLabels::of(node);
+    const WorkGrid work(layout, step);
+    const int out = step.outputs[0], addend = has_addend_ ? step.inputs.back() : -1;
+    int operands[2] = {-1, -1};  // a number has no value of its own
+    for (std::size_t i = 0; i < step.inputs.size(); ++i)
+      if (const int operand = c.units.input(c.step.unit, static_cast<int>(i)).operand; operand >= 0)
+        operands[operand] = step.inputs[i];
+    for (int k = 0; k < 2; ++k) numbers_[k] = operands[k] < 0 ? c.graph.operand(c.units[c.step.unit].space, k) : -1;
+    const int a = operands[0], b = operands[1];
+    const auto works_at = [&](int w) {
+      const Coordinates at = work.coordinates(w);
+      return work.stores(at, layout.value(out).sharding) && layout.holds(out, at);
+    };
+    int working = 0;
+    for (int w = 0; w < work.count(); ++w) working += works_at(w) ? 1 : 0;
+    for (int w = 0; w < work.count(); ++w) {
+      if (!works_at(w)) continue;
+      const Coordinates at = work.coordinates(w);
+      Place place;
+      kernels::ContractionShape shape;
+      std::int8_t dense[32];
+      for (auto& d : dense) d = -1;
+      auto add = [&](int value, const std::int8_t* own, kernels::ContractionShape::Labels& to,
+                     kernels::Strides& strides, std::int32_t& pointer) {
+        if (value < 0) return;
+        const ValueLayout& of = layout[value];
+        const int shard = of.index(at);
+        const Shape local = extents(of.boxes[static_cast<std::size_t>(shard)]);
+        for (std::size_t d = 0; d < local.size(); ++d) {
+          const std::int8_t label = own[d];
+          if (dense[label] < 0) {
+            dense[label] = static_cast<std::int8_t>(shape.extents.size());
+            shape.extents.push_back(local[d]);
+          }
+          std::int64_t& known = shape.extents[static_cast<std::size_t>(dense[label])];
+          // A dim of static extent 1 against one that is longer repeats.
+          const bool repeats = local[d] == 1 && known != 1;
+          if (known == 1) known = local[d];
+          to.push_back(dense[label]);
+          strides.push_back(repeats ? 0 : of.strides[static_cast<std::size_t>(shard)][d]);
+        }
+        pointer = of.first + shard;
+      };
+      add(a, labels.a, shape.a, shape.a_strides, place.a);
+      add(b, labels.b, shape.b, shape.b_strides, place.b);
+      add(out, labels.out, shape.out, shape.out_strides, place.out);
+      // What was met before its label grew repeats too.
+      for (std::size_t d = 0; d < shape.a.size(); ++d)
+        if (layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].end[d] -
+                layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].begin[d] ==
+            1)
+          shape.a_strides[d] = 0;
+      place.out_strides = shape.out_strides;
+      if (addend >= 0 && adds_at(at, layout.value(out).sharding, layout.value(addend).sharding)) {
+        const int shard = layout[addend].index(at);
+        place.addend = layout[addend].first + shard;
+        place.addend_strides = layout[addend].strides[static_cast<std::size_t>(shard)];
+      }
+      place.plan = kernels::ContractionPlan(shape, {.parallelism = std::max(1, parallelism() / working)});
+      place.work = w;
+      place.first_item = items_;
+      items_ += place.plan.item_count();
+      flops_ += place.plan.flops();
+      places_.push_back(std::move(place));
+    }
+    dispatch<Types>(
+        dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
+  }
+
+  std::int64_t scratch_bytes() const override { return packed_bytes_; }
+
+  bool attach(std::unique_ptr<Epilogue>& epilogue) override {
+    epilogue_ = std::move(epilogue);
+    return true;
+  }
+
+  void run(Frame& frame) const override {
+    if (items_ == 0) return;
+    if (pack_parts_ > 0) pack(frame);
+    const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
+    parallel_for(items_, cost, [&](std::int64_t i) {
+      std::size_t p = 0;
+      if (places_.size() > 1) {  // the last place that begins at or before the item
+        std::size_t high = places_.size();
+        while (high - p > 1) {
+          const std::size_t middle = (p + high) / 2;
+          (places_[middle].first_item <= i ? p : high) = middle;
+        }
+      }
+      const Place& place = places_[p];
+      const std::int64_t item = i - place.first_item;
+      dispatch<Types>(
+          dtype_, [&]<class T>() { run_item<T>(frame, place, item); },
+          [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
+    });
+  }
+
+ private:
+  struct Place {
+    kernels::ContractionPlan plan;
+    std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
+    kernels::Strides out_strides, addend_strides;
+    std::int64_t first_item = 0;
+    int work = 0;
+    std::int64_t packed = -1;                     ///< bytes into the scratch; -1: items pack for themselves
+    std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
+  };
+  std::unique_ptr<Epilogue> epilogue_;
+  DType dtype_;
+  bool has_addend_;
+  int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
+  std::vector<Place> places_;
+  std::int64_t items_ = 0;
+  std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
+  double flops_ = 0;
+
+  static bool adds_at(const Coordinates& at, const Sharding& out, const Sharding& addend) {
+    for (std::size_t axis = 0; axis < at.size(); ++axis)
+      if (((out.unreduced & ~addend.unreduced) >> axis & 1) != 0 && at[axis] != 0) return false;
+    return true;
+  }
+
+  /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
+  template <class T> void share_packing() {
+    constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      Place& place = places_[p];
+      const auto shard = [](const Place& of) { return of.plan.packs_first() ? of.a : of.b; };
+      const auto same =
+          std::find_if(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(p), [&](const Place& other) {
+            return other.packed >= 0 && shard(other) == shard(place) && other.plan.packs_as(place.plan);
+          });
+      const std::int64_t bytes = place.plan.template packed_size<T>() * static_cast<std::int64_t>(sizeof(T));
+      if (same != places_.begin() + static_cast<std::ptrdiff_t>(p)) {
+        place.packed = same->packed;
+      } else if (bytes > 0 && shard(place) >= 0 && packed_bytes_ + bytes <= most_bytes) {
+        place.packed = packed_bytes_;
+        place.first_part = pack_parts_;
+        if constexpr (std::is_floating_point_v<T>) place.part_count = place.plan.template pack_count<T>();
+        pack_parts_ += place.part_count;
+        packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
+      }
+    }
+  }
+
+  void pack(Frame& frame) const {
+    const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_parts_));
+    parallel_for(pack_parts_, cost, [&](std::int64_t part) {
+      const auto own = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
+        return part >= place.first_part && part < place.first_part + place.part_count;
+      });
+      dispatch<Types>(
+          dtype_,
+          [&]<class T>() {
+            if constexpr (std::is_floating_point_v<T>)
+              own->plan.pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
+                             reinterpret_cast<T*>(frame.scratch + own->packed));
+          },
+          [] {});
+    });
+  }
+
+  /// Null for an operand that is a number.
+  template <class T> static T* operand(const Frame& frame, std::int32_t at) {
+    return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
+  }
+
+  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item) const {
+    auto pointer = [&](std::int32_t at) { return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]); };
+    T* out = pointer(place.out);
+    const bool adds = place.addend >= 0;
+    if (adds && pointer(place.addend) != out) {
+      const kernels::OutputRegion region = place.plan.rows_of(item);
+      std::int64_t from = 0, to = 0;
+      for (std::size_t d = 0; d < region.begin.size(); ++d) {
+        from += region.begin[d] * place.addend_strides[d];
+        to += region.begin[d] * place.out_strides[d];
+      }
+      kernels::strided_copy(out + to, place.out_strides, pointer(place.addend) + from, place.addend_strides,
+                            region.extent, sizeof(T));
+    }
+    const auto number = [&](int k) {
+      return numbers_[k] < 0 ? T{} : static_cast<T>(frame.numbers[static_cast<std::size_t>(numbers_[k])]);
+    };
+    const T a = number(0), b = number(1);
+    const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);
+    struct Follow {
+      const Epilogue* epilogue;
+      Frame* frame;
+      int work;
+    } const follow{epilogue_.get(), &frame, place.work};
+    const kernels::FinishedBox finished{[](const void* context, const kernels::OutputRegion& box) {
+                                          const Follow& of = *static_cast<const Follow*>(context);
+                                          of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
+                                        },
+                                        &follow};
+    place.plan.run(item, place.a < 0 ? &a : pointer(place.a), place.b < 0 ? &b : pointer(place.b), out, adds, T(1),
+                   packed, epilogue_ ? finished : kernels::FinishedBox{});
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif

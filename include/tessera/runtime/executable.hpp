@@ -1,0 +1,306 @@
+#ifndef TESSERA_RUNTIME_EXECUTABLE_HPP
+#define TESSERA_RUNTIME_EXECUTABLE_HPP
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/fused.hpp>
+#include <tessera/partition/make_plan.hpp>
+#include <tessera/runtime/fused_step.hpp>
+#include <tessera/runtime/prepared_graph.hpp>
+#include <tessera/runtime/reshard_step.hpp>
+#include <tessera/runtime/storage.hpp>
+
+namespace tessera {
+
+namespace runtime {
+/// Makes the step of a unit; graphs are those of the program.
+using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&, const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+}  // namespace runtime
+
+/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds of
+/// step that it has. What a program does not have, no code is generated for.
+struct CompiledProgram {
+  ProgramView program;
+  const UnitsView* units = nullptr;      ///< one for each graph
+  const Fused* kernels = nullptr;
+  const FusedKernel* code = nullptr;
+  const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
+  kernels::ReduceFunction reduce = nullptr;     ///< for the element types of the program
+};
+
+/// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
+struct Leaf {
+  std::vector<StoragePtr> layers;  ///< one of a plain tensor
+  double number = 0;
+  bool is_number = false;
+  bool stacked = false;
+};
+
+namespace runtime {
+
+/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times.
+class Executable {
+ public:
+  Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
+    const int count = compiled.program.graph_count;
+    for (int g = 0; g < count; ++g)
+      graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g], plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
+    std::int64_t scratch = 0;
+    for (int g = 0; g < count; ++g) {
+      prepare(g);
+      scratch = std::max(scratch, graphs_[static_cast<std::size_t>(g)]->scratch_bytes());
+    }
+    frames_.resize(static_cast<std::size_t>(count));
+    for (int g = 0; g < count; ++g) host_.push_back(host_scalars(compiled.program.graphs[g]));
+    for (int g = 0; g < count; ++g) frames_[static_cast<std::size_t>(g)].pointers.resize(static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
+    arena_bytes_ = plan_.main().arena_bytes;
+    scratch_bytes_ = scratch;
+    find_donors();
+  }
+
+  const Plan& plan() const { return plan_; }
+  std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
+
+  std::vector<Leaf> run(std::span<const Leaf> arguments) {
+    const std::lock_guard lock(mutex_);
+    if (!arena_) {
+      arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
+      scratch_ = Buffer::allocate(scratch_bytes_);
+    }
+    const FrameLayout& layout = graphs_[0]->layout();
+    const GraphPlan& plan = plan_.main();
+    Frame& frame = frames_[0];
+    frame.arena = arena_->as<char>();
+    frame.scratch = scratch_->as<char>();
+    frame.frames = frames_.data();
+    set_numbers(arguments);
+    layout.place_intermediates(frame);
+    for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
+      const int value = plan.arguments[i];
+      if (value < 0) continue;
+      const ValueLayout& own = layout[value];
+      for (int l = 0; l < own.layers; ++l)
+        for (int s = 0; s < own.grid.count(); ++s)
+          frame.pointers[static_cast<std::size_t>(own.first + l * own.grid.count() + s)] =
+              static_cast<char*>(arguments[i].layers[static_cast<std::size_t>(l)]->data(s));
+    }
+    std::vector<Leaf> results(plan.outputs.size());
+    for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
+    layout.place_views(frame);
+    graphs_[0]->run_steps(frame);
+    for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
+    return results;
+  }
+
+ private:
+  CompiledProgram compiled_;
+  Plan plan_;
+  std::vector<std::unique_ptr<PreparedGraph>> graphs_;
+  std::vector<Frame> frames_;
+  std::vector<std::vector<std::uint8_t>> host_;  // which nodes of each graph are host scalars
+  std::vector<int> donors_;  // by result: the argument whose memory it may take over, or -1
+  std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
+  BufferPtr arena_, scratch_;
+  std::mutex mutex_;
+
+  void prepare(int g) {
+    PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
+    const GraphView& graph = compiled_.program.graphs[g];
+    const UnitsView& units = compiled_.units[g];
+    const FrameLayout& layout = made.layout();
+    const std::vector<PlanStep>& steps = layout.plan().steps;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      const PlanStep& step = steps[s];
+      if (step.kind == StepKind::reshard) {
+        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce));
+        continue;
+      }
+      const Unit& unit = units[step.unit];
+      const StepContext context{layout, graph, units, step};
+      if (unit.kind == UnitKind::fused) {
+        made.add(fused_step(context));
+        continue;
+      }
+      std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
+      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() && may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
+        std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
+        if (next->works_on_boxes()) {
+          std::unique_ptr<Epilogue> epilogue = std::move(next);
+          if (prepared->attach(epilogue)) ++s;
+        }
+      }
+      made.add(std::move(prepared));
+    }
+  }
+
+  std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
+    const int kernel = context.units[context.step.unit].kernel;
+    return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
+  }
+
+  /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
+  /// shape and places, and writes nothing that the product still reads.
+  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product, const PlanStep& next) const {
+    if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
+    const Unit& unit = units[next.unit];
+    const int made = product.outputs[0];
+    bool reads = false;
+    for (int i = 0; i < unit.input_count; ++i) {
+      if (next.inputs[static_cast<std::size_t>(i)] != made) continue;
+      reads = true;
+      for (int d = 0; d < unit.rank; ++d)
+        if (units.input(next.unit, i).dim_at[d] != d) return false;
+    }
+    const PlanValue& result = layout.value(made);
+    if (!reads || result.stacked || static_cast<int>(result.shape.size()) != unit.rank) return false;
+    if (WorkGrid(layout, product).axes() != WorkGrid(layout, next).axes()) return false;
+    for (int d = 0; d < unit.rank; ++d)
+      if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
+    for (std::int32_t out : next.outputs)
+      for (std::int32_t in : product.inputs)
+        if (g == 0 && layout.value(out).role == ValueRole::output) return false;  // may be written over an argument
+        else if (overlap(layout, out, in)) return false;
+    return true;
+  }
+  static bool overlap(const FrameLayout& layout, int a, int b) {
+    while (layout.value(a).role == ValueRole::view) a = layout.value(a).view_of;
+    while (layout.value(b).role == ValueRole::view) b = layout.value(b).view_of;
+    const PlanValue &x = layout.value(a), &y = layout.value(b);
+    if (x.role != ValueRole::intermediate || y.role != ValueRole::intermediate) return a == b;
+    return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
+  }
+
+  /// A result may be written over an argument that the caller gave up, when the step that makes it is the last to read
+  /// the argument, and reads and writes each element at the same place.
+  void find_donors() {
+    const GraphPlan& plan = plan_.main();
+    donors_.assign(plan.outputs.size(), -1);
+    std::vector<std::uint8_t> taken(plan.values.size(), 0);
+    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
+      const int v = plan.outputs[k];
+      if (v < 0 || value(v).role != ValueRole::output) continue;
+      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+        const PlanStep& step = plan.steps[s];
+        if (step.kind != StepKind::compute) continue;
+        for (std::size_t o = 0; o < step.outputs.size(); ++o)
+          if (step.outputs[o] == v) donors_[k] = donor(static_cast<int>(s), static_cast<int>(o), taken);
+      }
+    }
+  }
+  int donor(int s, int output, std::vector<std::uint8_t>& taken) const {
+    const GraphPlan& plan = plan_.main();
+    const UnitsView& units = compiled_.units[0];
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    const Unit& unit = units[step.unit];
+    if (unit.kind != UnitKind::fused || unit.phases > 1 || units.output(step.unit, output).accumulates) return -1;
+    const PlanValue& to = value(step.outputs[static_cast<std::size_t>(output)]);
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = step.inputs[static_cast<std::size_t>(i)];
+      const PlanValue& from = value(v);
+      if (from.role != ValueRole::argument || taken[static_cast<std::size_t>(v)] || from.dtype != to.dtype ||
+          !(from.shape == to.shape) || !(from.sharding.without_priority() == to.sharding.without_priority()) ||
+          from.stacked != to.stacked || read_elsewhere(v, s, i))
+        continue;
+      bool aligned = true;
+      for (int d = 0; d < unit.rank; ++d)
+        aligned = aligned && units.input(step.unit, i).dim_at[d] == units.output(step.unit, output).dim_at[d];
+      if (!aligned) continue;
+      taken[static_cast<std::size_t>(v)] = 1;
+      return compiled_.program.main()[from.node].index();
+    }
+    return -1;
+  }
+  bool read_elsewhere(int v, int s, int input) const {
+    const GraphPlan& plan = plan_.main();
+    for (const PlanValue& other : plan.values)
+      if (other.role == ValueRole::view && other.view_of == v) return true;
+    for (std::int32_t out : plan.outputs)
+      if (out == v) return true;
+    for (std::size_t t = 0; t < plan.steps.size(); ++t)
+      for (std::size_t i = 0; i < plan.steps[t].inputs.size(); ++i)
+        if (plan.steps[t].inputs[i] == v &&
+            (static_cast<int>(t) > s || (static_cast<int>(t) == s && static_cast<int>(i) != input)))
+          return true;
+    return false;
+  }
+
+  void set_numbers(std::span<const Leaf> arguments) {
+    std::vector<double> given(arguments.size());
+    for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
+    for (std::size_t g = 0; g < frames_.size(); ++g) {
+      const GraphPlan& plan = plan_.graphs[g];
+      frames_[g].numbers = plan.numbers;
+      evaluate_numbers(compiled_.program.graphs[g], host_[g], plan.shapes, given.data(), frames_[g].numbers);
+    }
+  }
+
+  const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
+
+  void bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
+    const GraphView& graph = compiled_.program.main();
+    const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
+    if (v < 0) {
+      const int node = graph.outputs[k];
+      result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
+      result.number = frame.numbers[static_cast<std::size_t>(node)];
+      if (result.is_number) return;
+      StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
+      write_number(graph[node].dtype, made->data(0), result.number);
+      result.layers.push_back(std::move(made));
+      return;
+    }
+    const PlanValue& own = value(v);
+    result.stacked = own.stacked;
+    if (own.role == ValueRole::argument) {
+      result.layers = arguments[static_cast<std::size_t>(graph[own.node].index())].layers;
+      return;
+    }
+    const ValueLayout& layout = graphs_[0]->layout()[v];
+    Shape shape = own.shape;
+    Sharding sharding = own.sharding;
+    if (own.stacked) {
+      shape.erase(0);
+      for (int d = 0; d + 1 < max_rank; ++d) {
+        sharding.dims[d] = sharding.dims[d + 1];
+        sharding.priority[d] = sharding.priority[d + 1];
+      }
+      --sharding.rank;
+    }
+    const int donor = donors_[static_cast<std::size_t>(k)];
+    for (int l = 0; l < layout.layers; ++l) {
+      const StoragePtr* given = donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
+      if (given != nullptr && (*given)->unique()) result.layers.push_back(*given);
+      else result.layers.emplace_back(new TensorStorage(plan_.mesh, own.dtype, shape, sharding));
+      if (own.role != ValueRole::output) continue;
+      for (int s = 0; s < layout.grid.count(); ++s)
+        frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
+            static_cast<char*>(result.layers.back()->data(s));
+    }
+  }
+
+  /// Copies what no step wrote straight into its result: views, and values that are results twice.
+  void finish_result(Leaf& result, int k, const Frame& frame) const {
+    const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
+    if (v < 0 || value(v).role == ValueRole::argument) return;
+    const ValueLayout& layout = graphs_[0]->layout()[v];
+    for (int l = 0; l < layout.layers; ++l)
+      for (int s = 0; s < layout.grid.count(); ++s) {
+        const int shard = l * layout.grid.count() + s;
+        void* to = result.layers[static_cast<std::size_t>(l)]->data(s);
+        if (to == frame.at(layout, shard)) continue;
+        const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
+        kernels::strided_copy(to, kernels::contiguous_strides(extent), frame.at(layout, shard),
+                              layout.strides[static_cast<std::size_t>(shard)], extent, static_cast<std::size_t>(layout.element));
+      }
+  }
+};
+
+}  // namespace runtime
+}  // namespace tessera
+
+#endif

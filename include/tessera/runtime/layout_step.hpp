@@ -1,0 +1,144 @@
+#ifndef TESSERA_RUNTIME_LAYOUT_STEP_HPP
+#define TESSERA_RUNTIME_LAYOUT_STEP_HPP
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/kernels/strided.hpp>
+#include <tessera/runtime/frame.hpp>
+#include <tessera/runtime/team.hpp>
+
+namespace tessera::runtime {
+
+/// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, constraints.
+class LayoutStep final : public PreparedStep {
+ public:
+  explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
+    const int node = c.units[c.step.unit].root;
+    const PlanStep& step = c.step;
+    const WorkGrid work(layout_, step);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
+      add(c.graph, node, step, at);
+    }
+  }
+
+  void run(Frame& frame) const override {
+    for (const Piece& piece : zeros_) run_piece(frame, piece, true);
+    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_),
+                 [&](std::int64_t i) { run_piece(frame, pieces_[static_cast<std::size_t>(i)], false); });
+  }
+
+ private:
+  struct Piece {
+    std::int32_t to = 0, from = 0;
+    std::int64_t to_offset = 0, from_offset = 0;  // in elements
+    Shape extent;
+    kernels::Strides to_strides, from_strides;
+  };
+  const FrameLayout& layout_;
+  std::int64_t element_;
+  std::vector<Piece> pieces_, zeros_;
+  double piece_bytes_ = 1;
+
+  void run_piece(Frame& frame, const Piece& piece, bool zero) const {
+    char* to = frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_;
+    if (zero) return kernels::strided_fill_zero(to, piece.to_strides, piece.extent, static_cast<std::size_t>(element_));
+    kernels::strided_copy(to, piece.to_strides, frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
+                          piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
+  }
+
+  /// Cuts a copy along its longest dim, so that threads share it.
+  void add_pieces(Piece piece) {
+    constexpr std::int64_t most_bytes = 1 << 18;
+    const std::int64_t bytes = volume(piece.extent) * element_;
+    if (bytes == 0) return;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < piece.extent.size(); ++d)
+      if (piece.extent[d] > piece.extent[dim]) dim = d;
+    if (bytes <= most_bytes || piece.extent.empty()) {
+      piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(bytes));
+      pieces_.push_back(piece);
+      return;
+    }
+    const std::int64_t whole = piece.extent[dim];
+    const std::int64_t step = std::max<std::int64_t>(1, whole * most_bytes / bytes);
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.extent[dim] = std::min(step, whole - begin);
+      part.to_offset += begin * piece.to_strides[dim];
+      part.from_offset += begin * piece.from_strides[dim];
+      piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(volume(part.extent) * element_));
+      pieces_.push_back(part);
+    }
+  }
+
+  void add(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
+    const ValueLayout& out = layout_[step.outputs[0]];
+    const int layers = out.layers;
+    for (int l = 0; l < layers; ++l) {
+      const int to = out.index(at, l);
+      const kernels::Strides& to_strides = out.strides[static_cast<std::size_t>(to)];
+      std::int64_t start = 0;  // along the joined dim
+      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+        const ValueLayout& in = layout_[step.inputs[i]];
+        const int from = in.index(at, layout_.value(step.inputs[i]).stacked ? l : 0);
+        Piece piece;
+        piece.to = out.first + to;
+        piece.from = in.first + from;
+        piece.extent = extents(in.boxes[static_cast<std::size_t>(from)]);
+        piece.from_strides = in.strides[static_cast<std::size_t>(from)];
+        piece.to_strides = to_strides;
+        switch (graph[node].op) {
+          case Op::rearrange: {
+            const Factors f = Factors::of(graph[node]);
+            const Shape factors = layout_.local_factors(graph, node, layout_.value(step.inputs[i]).sharding,
+                                                        in.boxes[static_cast<std::size_t>(from)]);
+            piece.from_strides = FrameLayout::factor_strides(f, factors, piece.from_strides);
+            piece.extent = factors;
+            piece.to_strides = kernels::Strides(factors.size(), 0);
+            for (int d = 0; d < graph[node].rank; ++d) {
+              std::int64_t stride = to_strides[static_cast<std::size_t>(d)];
+              for (int p = f.count - 1; p >= 0; --p) {
+                if (f.out_dim[p] != d) continue;
+                piece.to_strides[static_cast<std::size_t>(f.order[p])] = stride;
+                stride *= factors[static_cast<std::size_t>(f.order[p])];
+              }
+            }
+            break;
+          }
+          case Op::slice: {
+            const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
+            piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
+            piece.from_offset = number(graph, node, 1) * piece.from_strides[dim];
+            break;
+          }
+          case Op::pad: {
+            Piece zero = piece;
+            zero.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
+            zeros_.push_back(zero);
+            piece.to_offset = number(graph, node, 1) * to_strides[static_cast<std::size_t>(dim_of(graph[node]))];
+            break;
+          }
+          case Op::concat: {
+            const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
+            piece.to_offset = start * to_strides[dim];
+            start += piece.extent[dim];
+            break;
+          }
+          default: break;
+        }
+        add_pieces(piece);
+      }
+    }
+  }
+  std::int64_t number(const GraphView& graph, int node, int operand) const {
+    return static_cast<std::int64_t>(layout_.plan().numbers[static_cast<std::size_t>(graph.operand(node, operand))]);
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
