@@ -1,0 +1,110 @@
+#ifndef TESSERA_INTEROP_RANGE_V3_HPP
+#define TESSERA_INTEROP_RANGE_V3_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <source_location>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <range/v3/range/concepts.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/transform.hpp>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/batches.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/local_shards.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace ranges {
+/// `ts::local_shards(x) | ranges::views::filter(...)`: the range owns no elements, only a handle of the tensor.
+template <class T, int Rank>
+inline constexpr bool enable_view<tessera::LocalShards<T, Rank>> = true;
+}  // namespace ranges
+
+namespace tessera {
+
+/// A device and its place in a mesh.
+struct Device {
+  int id = 0;
+  Coordinates coordinates;
+};
+
+namespace detail {
+inline int index_count(std::int64_t count, std::source_location at) {
+  if (count > INT32_MAX) fail(errc::capacity, "[batches] count: ", count, " is above 2^31", at_text(at));
+  return static_cast<int>(count);
+}
+}  // namespace detail
+
+/// range-v3 views. Elements are made when they are read.
+namespace views {
+
+/// The devices of a mesh, by id.
+inline auto devices(const Mesh& mesh) {
+  return ranges::views::iota(0, static_cast<int>(mesh.size())) |
+         ranges::views::transform([mesh](int id) { return Device{id, mesh.coordinates_of(id)}; });
+}
+
+/// One LocalShard for each distinct shard, as its device of lowest id holds it: what is stored, without replicas.
+template <class T, int Rank>
+auto distinct_shards(const ShardedTensor<T, Rank>& x) {
+  return LocalShards<T, Rank>(x) |
+         ranges::views::filter([](const LocalShard<T, Rank>& shard) { return shard.replica_id == 0; });
+}
+
+/// The RowRanges of the batches that `rows` rows make.
+inline auto batches(std::int64_t rows, std::int64_t size, Ragged ragged = Ragged::error,
+                    std::source_location at = std::source_location::current()) {
+  return ranges::views::iota(0, detail::index_count(batch_count(rows, size, ragged, at), at)) |
+         ranges::views::transform([rows, size](int batch) { return batch_rows(rows, size, batch); });
+}
+
+/// The batches of a tensor along dim 0, as tensors of the same spec.
+template <class T, int Rank>
+auto batches(const ShardedTensor<T, Rank>& x, std::int64_t size, Ragged ragged = Ragged::error,
+             std::source_location at = std::source_location::current()) {
+  return batches(shape(x)[0], size, ragged, at) |
+         ranges::views::transform([x, at](RowRange range) { return rows_of(x, range, at); });
+}
+
+/// The batches of row-major values on the host, each laid out over a mesh when it is reached. The values are not copied
+/// before, so they must outlive the view.
+///
+///     for (auto x : ts::views::batches(values, {rows, 64}, 32, mesh, {"data"}, ts::Ragged::drop)) ...
+template <ranges::borrowed_range Values, std::size_t Rank>
+auto batches(Values&& values, const Extent (&shape)[Rank], std::int64_t size, const Mesh& mesh,
+             const PartitionSpec& spec = {}, Ragged ragged = Ragged::error,
+             std::source_location at = std::source_location::current()) {
+  using T = detail::host_element<std::remove_cvref_t<Values>>;
+  static_assert(!std::is_same_v<std::remove_cvref_t<Values>, std::vector<bool>>,
+                "tessera: std::vector<bool> has no contiguous values to take batches of");
+  const Shape whole = detail::shape_from(shape);
+  const std::span<const T> data(std::data(values), std::size(values));
+  detail::check_shape("batches", dtype_v<T>, whole, static_cast<int>(Rank), at);
+  if (static_cast<std::uint64_t>(volume(whole)) != data.size())
+    fail(errc::host_data, "[batches] element count: ", data.size(), " values for ", shape_text(dtype_v<T>, whole),
+         ", which has ", volume(whole), detail::at_text(at));
+  return batches(whole[0], size, ragged, at) | ranges::views::transform([=](RowRange range) {
+           Shape own = whole;
+           own[0] = range.size();
+           const std::int64_t row = whole[0] == 0 ? 0 : volume(whole) / whole[0];
+           return shard<static_cast<int>(Rank)>(
+               data.subspan(static_cast<std::size_t>(range.begin * row), static_cast<std::size_t>(range.size() * row)),
+               own, mesh, spec, at);
+         });
+}
+
+}  // namespace views
+}  // namespace tessera
+
+#endif

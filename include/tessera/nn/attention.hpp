@@ -1,0 +1,56 @@
+#ifndef TESSERA_NN_ATTENTION_HPP
+#define TESSERA_NN_ATTENTION_HPP
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/ops/attention.hpp>
+#include <tessera/ops/rearrange.hpp>
+#include <tessera/ops/slicing.hpp>
+
+namespace tessera::nn {
+
+/// Causal self-attention with several heads: x [batch, time, features] to the same.
+///
+/// One weight makes queries, keys and values. Its columns are ordered (head, which of the three, width), so that a
+/// model axis that splits them splits heads. Communication: with heads split, the sum of the parts that `out` makes.
+/// Errors: shape_mismatch when the heads don't divide the features. Source: Vaswani et al., 1706.03762.
+template <Element T = float, bool Bias = true> struct Attention {
+  Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
+  Linear<T, Bias> out;  ///< [heads * width, features]
+  Dim heads;
+
+  static constexpr std::array field_names{"qkv", "out", "heads"};
+  constexpr auto operator()(const auto& x) const {
+    const auto all = rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
+    const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
+    const auto k = squeeze<3>(slice<3>(all, 1, 1));
+    const auto v = squeeze<3>(slice<3>(all, 2, 1));
+    return out(rearrange<"b t h e -> b t (h e)">(causal_attention(q, k, v)));
+  }
+};
+
+/// Deviation of weights that end in the residual sum of `depth` layers, each of which adds twice: the sum then has the
+/// same variance at any depth. Source: GPT-2, Radford et al. 2019.
+inline double residual_stddev(double stddev, int depth) { return stddev / std::sqrt(2.0 * (depth < 1 ? 1 : depth)); }
+
+/// Attention of a model of `depth` layers. Errors: `not_divisible` when the heads don't divide the features.
+template <Element T = float, bool Bias = true>
+Attention<T, Bias> attention(Key key, Extent features, Dim heads, const Layout& layout, int depth = 1,
+                             double stddev = 0.02) {
+  if (heads.value() < 1 || features.value % heads.value() != 0)
+    fail(errc::not_divisible, "[attention] heads divide the features: ", heads.value(), " heads, ", features.value,
+         " features");
+  const auto [first, second] = split<2>(key);
+  return {linear<T, Bias>(first, features, 3 * features.value, layout, Role::column, stddev),
+          linear<T, Bias>(second, features, features, layout, Role::row, residual_stddev(stddev, depth)), heads};
+}
+
+}  // namespace tessera::nn
+
+#endif

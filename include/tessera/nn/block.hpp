@@ -1,0 +1,54 @@
+#ifndef TESSERA_NN_BLOCK_HPP
+#define TESSERA_NN_BLOCK_HPP
+
+#include <array>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/nn/attention.hpp>
+#include <tessera/nn/layer_norm.hpp>
+#include <tessera/nn/mlp.hpp>
+#include <tessera/nn/rms_norm.hpp>
+
+namespace tessera::nn {
+
+/// One layer of a transformer, norms first: x + attention(norm(x)), then x + mlp(norm(x)).
+template <class Norm, class Attention, class Mlp> struct PreNormBlock {
+  Norm attention_norm;
+  Attention attention;
+  Norm mlp_norm;
+  Mlp mlp;
+
+  static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
+  constexpr auto operator()(const auto& x) const {
+    const auto middle = x + attention(attention_norm(x));
+    return middle + mlp(mlp_norm(middle));
+  }
+};
+
+/// The layer of GPT-2, and that of LLaMA less its rotary positions.
+template <Element T = float> using Block = PreNormBlock<LayerNorm<T>, Attention<T>, Mlp<T>>;
+template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
+
+/// A layer of a model of `depth` layers.
+///
+///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
+///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, layout, depth);
+///     });
+template <Element T = float>
+Block<T> block(Key key, Extent features, Dim heads, Extent hidden, const Layout& layout, int depth = 1,
+               double stddev = 0.02) {
+  const auto [first, second] = split<2>(key);
+  return {layer_norm<T>(features, layout), attention<T>(first, features, heads, layout, depth, stddev),
+          layer_norm<T>(features, layout), mlp<T>(second, features, hidden, layout, depth, stddev)};
+}
+template <Element T = float>
+GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, const Layout& layout, int depth = 1,
+                          double stddev = 0.02) {
+  const auto [first, second] = split<2>(key);
+  return {rms_norm<T>(features, layout), attention<T, false>(first, features, heads, layout, depth, stddev),
+          rms_norm<T>(features, layout), gated_mlp<T>(second, features, hidden, layout, depth, stddev)};
+}
+
+}  // namespace tessera::nn
+
+#endif

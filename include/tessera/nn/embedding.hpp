@@ -1,0 +1,47 @@
+#ifndef TESSERA_NN_EMBEDDING_HPP
+#define TESSERA_NN_EMBEDDING_HPP
+
+#include <array>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/nn/layout.hpp>
+#include <tessera/ops/indexing.hpp>
+#include <tessera/ops/slicing.hpp>
+#include <tessera/tensor/random.hpp>
+
+namespace tessera::nn {
+
+/// A row of a table for each token: tokens [...] give [..., features].
+///
+/// table [classes, features]. Communication: with the table split by class, the sum of the parts of the result.
+template <Element T = float> struct Embedding {
+  ShardedTensor<T, 2> table;
+
+  static constexpr std::array field_names{"table"};
+  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const { return gather(table, tokens, at); }
+};
+
+/// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
+template <Element T = float> struct Positions {
+  ShardedTensor<T, 2> table;
+
+  static constexpr std::array field_names{"table"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), x, slice<0>(table, 0, extent<-2>(x, at), at));
+  }
+};
+
+template <Element T = float>
+Embedding<T> embedding(Key key, Extent classes, Extent features, const Layout& layout, double stddev = 0.02) {
+  return {normal<T>(key, {classes, features}, layout.mesh, layout.embedding, 0, static_cast<T>(stddev))};
+}
+template <Element T = float>
+Positions<T> positions(Key key, Extent context, Extent features, const Layout& layout, double stddev = 0.02) {
+  return {normal<T>(key, {context, features}, layout.mesh, layout.positions, 0, static_cast<T>(stddev))};
+}
+
+}  // namespace tessera::nn
+
+#endif

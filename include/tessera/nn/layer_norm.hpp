@@ -1,0 +1,32 @@
+#ifndef TESSERA_NN_LAYER_NORM_HPP
+#define TESSERA_NN_LAYER_NORM_HPP
+
+#include <array>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/nn/layout.hpp>
+#include <tessera/ops/functional.hpp>
+#include <tessera/tensor/creation.hpp>
+
+namespace tessera::nn {
+
+/// The last dim of x with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
+template <Element T = float> struct LayerNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Scalar epsilon = 1e-5;
+
+  static constexpr std::array field_names{"gain", "bias", "epsilon"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::layer_norm(x, gain, bias, epsilon, at);
+  }
+};
+
+/// A gain of ones and a bias of zeros.
+template <Element T = float> LayerNorm<T> layer_norm(Extent features, const Layout& layout, double epsilon = 1e-5) {
+  return {ones<T>({features}, layout.mesh, layout.vector), zeros<T>({features}, layout.mesh, layout.vector), epsilon};
+}
+
+}  // namespace tessera::nn
+
+#endif

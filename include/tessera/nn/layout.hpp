@@ -1,0 +1,103 @@
+#ifndef TESSERA_NN_LAYOUT_HPP
+#define TESSERA_NN_LAYOUT_HPP
+
+#include <cstdint>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+
+namespace tessera::nn {
+
+/// What a weight matrix [in, out] is for, which decides the dim that tensor parallelism splits.
+enum class Role : std::uint8_t {
+  column,  ///< makes features that the next layer takes split: queries, keys and values, the first of an MLP
+  row,     ///< takes split features and sums over them: the output of attention, the last of an MLP
+  head,    ///< makes logits: [features, classes]
+};
+
+/// How the parameters and the tokens of a model lie on a mesh: one spec for each part that a parameter plays. A layout
+/// changes where numbers are and what is communicated, never which numbers they are.
+///
+/// Collectives of one transformer layer and one training step, each of the bytes of the named tensor:
+///   single                nothing
+///   data_parallel         an all-reduce of each gradient
+///   fsdp                  for each weight, an all-gather forward and one backward, and a reduce-scatter of its
+///   gradient;
+///                         for each vector, an all-reduce of its gradient
+///   tensor_parallel       2 all-reduces forward and 2 backward, of [batch, time, features]
+///   fsdp_tensor_parallel  both: activations split by the data axis, weights by the model axis
+/// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053.
+///
+///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
+///     auto layout = ts::nn::fsdp_tensor_parallel(mesh);
+///     auto up = ts::nn::linear(key, 256, 1024, layout, ts::nn::Role::column);
+struct Layout {
+  Mesh mesh{};
+  PartitionSpec column_weight{};  ///< [in, out]
+  PartitionSpec column_bias{};    ///< [out]
+  PartitionSpec row_weight{};     ///< [in, out]
+  PartitionSpec head_weight{};    ///< [features, classes]
+  PartitionSpec vector{};         ///< [features]: norms, and biases of row weights
+  PartitionSpec embedding{};      ///< [classes, features]
+  PartitionSpec positions{};      ///< [time, features]
+  PartitionSpec batch{};          ///< [batch, ...]: tokens and targets
+
+  constexpr const PartitionSpec& weight(Role role) const {
+    return role == Role::column ? column_weight : role == Role::row ? row_weight : head_weight;
+  }
+  constexpr const PartitionSpec& bias(Role role) const { return role == Role::row ? vector : column_bias; }
+};
+
+/// Everything whole on every device. Errors of all layouts: `mesh_axis` for an axis that the mesh lacks.
+constexpr Layout single(const Mesh& mesh) {
+  Layout layout;
+  layout.mesh = mesh;
+  return layout;
+}
+
+/// Parameters whole on every device, tokens split: each device computes the gradient of its share of the batch.
+constexpr Layout data_parallel(const Mesh& mesh, std::string_view data = "data") {
+  mesh.axis_index(data);
+  Layout layout = single(mesh);
+  layout.batch = {data};
+  return layout;
+}
+
+/// Weights, and with them gradients and optimizer states, split over the devices that split the batch; a weight is
+/// whole only while it is used. Vectors stay whole: they are small, and one all-reduce is less than what splitting them
+/// costs.
+constexpr Layout fsdp(const Mesh& mesh, std::string_view data = "data") {
+  Layout layout = data_parallel(mesh, data);
+  layout.column_weight = layout.row_weight = layout.head_weight = PartitionSpec{data}.gathered_on_use();
+  // The features of a table divide evenly where its rows, as many as there are characters, seldom do.
+  layout.embedding = layout.positions = PartitionSpec{none, data}.gathered_on_use();
+  return layout;
+}
+
+/// Heads and hidden features split over the model axis, and the rows of tables and logits by class. The batch is split
+/// too when the mesh has a data axis.
+constexpr Layout tensor_parallel(const Mesh& mesh, std::string_view model = "model", std::string_view data = "data") {
+  mesh.axis_index(model);
+  Layout layout = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
+  layout.column_weight = layout.head_weight = {none, model};
+  layout.column_bias = {model};
+  layout.row_weight = layout.embedding = {model, none};
+  return layout;
+}
+
+/// Both: the model axis splits the computation, and the data axis the dim of each weight that is left, for storage.
+constexpr Layout fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
+                                      std::string_view model = "model") {
+  Layout layout = fsdp(mesh, data);
+  const Layout split = tensor_parallel(mesh, model, data);
+  layout.column_weight = layout.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
+  layout.column_bias = split.column_bias;
+  layout.row_weight = layout.embedding = PartitionSpec{model, data}.gathered_on_use(1);
+  return layout;
+}
+
+}  // namespace tessera::nn
+
+#endif

@@ -1,0 +1,50 @@
+#ifndef TESSERA_NN_LINEAR_HPP
+#define TESSERA_NN_LINEAR_HPP
+
+#include <array>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/nn/layout.hpp>
+#include <tessera/ops/einsum.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/random.hpp>
+
+namespace tessera::nn {
+
+/// x W + b over the last dim of x, which has rank 2 or more.
+///
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. Communication: with the weight split along `in`,
+/// the sum of the parts of the result.
+template <Element T = float, bool Bias = true> struct Linear {
+  ShardedTensor<T, 2> weight;
+  ShardedTensor<T, 1> bias;
+
+  static constexpr std::array field_names{"weight", "bias"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), matmul(x, weight, at), bias);
+  }
+};
+
+template <Element T> struct Linear<T, false> {
+  ShardedTensor<T, 2> weight;
+
+  static constexpr std::array field_names{"weight"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const { return matmul(x, weight, at); }
+};
+
+/// Normal weights of the given deviation, and a bias of zeros.
+template <Element T = float, bool Bias = true>
+Linear<T, Bias> linear(Key key, Extent in, Extent out, const Layout& layout, Role role = Role::column,
+                       double stddev = 0.02) {
+  auto weight = normal<T>(key, {in, out}, layout.mesh, layout.weight(role), 0, static_cast<T>(stddev));
+  if constexpr (Bias)
+    return {weight, zeros<T>({out}, layout.mesh, layout.bias(role))};
+  else
+    return {weight};
+}
+
+}  // namespace tessera::nn
+
+#endif

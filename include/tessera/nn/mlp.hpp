@@ -1,0 +1,55 @@
+#ifndef TESSERA_NN_MLP_HPP
+#define TESSERA_NN_MLP_HPP
+
+#include <array>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/nn/attention.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera::nn {
+
+/// down(gelu(up(x))). Communication: with the hidden features split, the sum of the parts that `down` makes.
+template <Element T = float, bool Bias = true> struct Mlp {
+  Linear<T, Bias> up;    ///< [features, hidden]
+  Linear<T, Bias> down;  ///< [hidden, features]
+
+  static constexpr std::array field_names{"up", "down"};
+  constexpr auto operator()(const auto& x) const {
+    const auto hidden = gelu(up(x));  // [B, T, hidden]
+    return down(hidden);
+  }
+};
+
+/// down(silu(gate(x)) * up(x)). Communication: as Mlp. Source: Shazeer, 2002.05202.
+template <Element T = float> struct GatedMlp {
+  Linear<T, false> gate, up;  ///< [features, hidden]
+  Linear<T, false> down;      ///< [hidden, features]
+
+  static constexpr std::array field_names{"gate", "up", "down"};
+  constexpr auto operator()(const auto& x) const {
+    const auto hidden = silu(gate(x)) * up(x);  // [B, T, hidden]
+    return down(hidden);
+  }
+};
+
+/// An MLP of a model of `depth` layers.
+template <Element T = float, bool Bias = true>
+Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const Layout& layout, int depth = 1, double stddev = 0.02) {
+  const auto [first, second] = split<2>(key);
+  return {linear<T, Bias>(first, features, hidden, layout, Role::column, stddev),
+          linear<T, Bias>(second, hidden, features, layout, Role::row, residual_stddev(stddev, depth))};
+}
+template <Element T = float>
+GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const Layout& layout, int depth = 1,
+                      double stddev = 0.02) {
+  const auto [first, second, third] = split<3>(key);
+  return {linear<T, false>(first, features, hidden, layout, Role::column, stddev),
+          linear<T, false>(second, features, hidden, layout, Role::column, stddev),
+          linear<T, false>(third, hidden, features, layout, Role::row, residual_stddev(stddev, depth))};
+}
+
+}  // namespace tessera::nn
+
+#endif

@@ -1,0 +1,14 @@
+#ifndef TESSERA_NN_NN_HPP
+#define TESSERA_NN_NN_HPP
+
+#include <tessera/nn/attention.hpp>
+#include <tessera/nn/block.hpp>
+#include <tessera/nn/embedding.hpp>
+#include <tessera/nn/layer_norm.hpp>
+#include <tessera/nn/layout.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/nn/mlp.hpp>
+#include <tessera/nn/parameters.hpp>
+#include <tessera/nn/rms_norm.hpp>
+
+#endif

@@ -1,0 +1,32 @@
+#ifndef TESSERA_NN_RMS_NORM_HPP
+#define TESSERA_NN_RMS_NORM_HPP
+
+#include <array>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/nn/layout.hpp>
+#include <tessera/ops/functional.hpp>
+#include <tessera/tensor/creation.hpp>
+
+namespace tessera::nn {
+
+/// The last dim of x over the root of its mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
+template <Element T = float> struct RmsNorm {
+  ShardedTensor<T, 1> gain;
+  Scalar epsilon = 1e-5;
+
+  static constexpr std::array field_names{"gain", "epsilon"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::rms_norm(x, gain, epsilon, at);
+  }
+};
+
+/// A gain of ones.
+template <Element T = float> RmsNorm<T> rms_norm(Extent features, const Layout& layout, double epsilon = 1e-5) {
+  return {ones<T>({features}, layout.mesh, layout.vector), epsilon};
+}
+
+}  // namespace tessera::nn
+
+#endif

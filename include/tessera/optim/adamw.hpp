@@ -1,0 +1,95 @@
+#ifndef TESSERA_OPTIM_ADAMW_HPP
+#define TESSERA_OPTIM_ADAMW_HPP
+
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/graph/value.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of AdamW. They are Scalars: a program is not planned anew when one changes.
+struct AdamW {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.01;  ///< decoupled; of tensors of rank 2 or more, not of biases and gains
+};
+
+/// Running means of the gradient and of its square, laid out as the parameters are, and the number of steps taken.
+template <class Model> struct AdamWState {
+  Model mean, square;
+  Scalar step;
+};
+
+namespace detail {
+
+/// The numbers of one step that are equal for all parameters: computed once, in double, on the host.
+struct AdamWStep {
+  Value beta1, beta2, keep1, keep2, rate, inverse_root2, epsilon, decay, count;
+
+  constexpr AdamWStep(Value at, const AdamW& config, const Scalar& last) {
+    count = lower(at, last) + 1;
+    beta1 = lower(at, config.beta1);
+    beta2 = lower(at, config.beta2);
+    keep1 = 1.0 - beta1;
+    keep2 = 1.0 - beta2;
+    const Value learning_rate = lower(at, config.learning_rate);
+    rate = learning_rate / (1.0 - build::binary(Op::pow, beta1, count));
+    inverse_root2 = build::unary(Op::rsqrt, 1.0 - build::binary(Op::pow, beta2, count));
+    epsilon = lower(at, config.epsilon);
+    decay = 1.0 - learning_rate * lower(at, config.weight_decay);
+  }
+  /// The same as numbers of the type of the tensors that they meet.
+  constexpr AdamWStep as(DType type) const {
+    AdamWStep made = *this;
+    for (Value* v : {&made.beta1, &made.beta2, &made.keep1, &made.keep2, &made.rate, &made.inverse_root2, &made.epsilon,
+                     &made.decay})
+      *v = build::cast(*v, type);
+    return made;
+  }
+};
+
+}  // namespace detail
+}  // namespace optim
+
+/// Inside a traced function: the model and the state after one step of AdamW, as (model, state).
+///
+///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
+/// Communication: none of its own; partial gradients are reduced here, into the layout of the parameters.
+/// Source: Loshchilov, Hutter, 1711.05101, with the rate times the decay as most programs have it.
+///
+///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
+template <class Model>
+constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+                     const optim::AdamW& config = {}, Here at = Here::current()) {
+  const std::vector<Value> any = optim::detail::parameters_of(model);
+  if (any.empty()) fail(errc::structure, "[adamw] model: it has no floating tensor");
+  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
+  const optim::detail::AdamWStep of[] = {step.as(DType::f32), step.as(DType::f64)};
+  auto [moved, mean, square] = optim::tree_map(
+      [&](auto p, auto g, auto m, auto v) {
+        using S = decltype(p);
+        const optim::detail::AdamWStep& s = of[std::is_same_v<typename S::element, double>];
+        const Value next_m = s.beta1 * m.value + s.keep1 * g.value;
+        const Value next_v = s.beta2 * v.value + s.keep2 * (g.value * g.value);
+        const Value spread = build::unary(Op::sqrt, next_v) * s.inverse_root2 + s.epsilon;
+        const Value kept = S::rank >= 2 ? s.decay * p.value : p.value.at(s.decay.source);
+        return std::tuple(S(kept - s.rate * next_m / spread), S(next_m), S(next_v));
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,67 @@
+#ifndef TESSERA_OPTIM_CLIP_HPP
+#define TESSERA_OPTIM_CLIP_HPP
+
+#include <tuple>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/graph/value.hpp>
+#include <tessera/ops/constraint.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+namespace tessera {
+
+namespace optim::detail {
+
+/// The sum of the squares of all elements of all tensors, layers of stacks included; in double when one of them is.
+constexpr Value sum_of_squares(const std::vector<Value>& values, Source source) {
+  if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating tensor");
+  DType wide = DType::f32;
+  for (const Value& v : values)
+    if (v.dtype() == DType::f64) wide = DType::f64;
+  Value total{};
+  for (const Value& value : values) {
+    const Value v = value.at(source);
+    const Value squares = build::cast(build::reduce(Op::sum, v * v, (1u << v.rank()) - 1, false), wide);
+    total = total.module == nullptr ? squares : total + squares;
+  }
+  // The sum is a value of its own, so that what each device has summed is reduced once, not tensor by tensor.
+  return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value : with_sharding(Sym<float, 0>(total), {}).value;
+}
+
+}  // namespace optim::detail
+
+/// Inside a traced function: the root of the sum of the squares of all elements of a model.
+template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
+  const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
+  return Sym<float, 0>(build::cast(build::unary(Op::sqrt, total), DType::f32));
+}
+
+/// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
+/// they had: (clipped, norm). The direction does not change.
+///
+/// Communication: tensors that are split are summed where they lie, and all sums together are reduced, as one number.
+/// Partial gradients are reduced first, since a norm needs them whole. Source: Pascanu, Mikolov, Bengio, 1211.5063.
+template <class Model, NumberOperand Limit>
+constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(gradients), source);
+  const Value norm = build::unary(Op::sqrt, total);
+  const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
+  // Where the norm is below the limit this is limit / limit: exactly one.
+  const Value scale = limit / build::binary(Op::maximum, norm, limit);
+  auto clipped = optim::tree_map(
+      [&](auto g) {
+        using S = decltype(g);
+        return S(g.value.at(source) * build::cast(scale, g.value.dtype()));
+      },
+      gradients);
+  return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
+}
+
+}  // namespace tessera
+
+#endif

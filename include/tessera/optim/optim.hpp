@@ -1,0 +1,11 @@
+#ifndef TESSERA_OPTIM_OPTIM_HPP
+#define TESSERA_OPTIM_OPTIM_HPP
+
+#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/clip.hpp>
+#include <tessera/optim/init_state.hpp>
+#include <tessera/optim/schedule.hpp>
+#include <tessera/optim/sgd.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+#endif

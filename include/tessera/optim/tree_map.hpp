@@ -1,0 +1,157 @@
+#ifndef TESSERA_OPTIM_TREE_MAP_HPP
+#define TESSERA_OPTIM_TREE_MAP_HPP
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/graph/tree.hpp>
+#include <tessera/graph/value.hpp>
+
+namespace tessera::optim {
+
+namespace detail {
+
+/// The value behind a leaf of a traced model.
+template <class Leaf> constexpr Value value_of(const Leaf& leaf) {
+  if constexpr (SymOperand<Leaf>)
+    return leaf.value;
+  else
+    return leaf.placeholder();
+}
+template <class Leaf> inline constexpr bool is_parameter_v = false;
+template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = std::is_floating_point_v<T>;
+template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = std::is_floating_point_v<T>;
+
+/// Lists the values of the floating tensors of a traced model. Those of a Stack have the layers as their first dim.
+struct CollectParameters {
+  std::vector<Value> values;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
+      const Value value = value_of(leaf);
+      if (value.module == nullptr)
+        fail(errc::unsupported, "[tree_map] outside of a trace: models of tensors with data go through ts::compile");
+      values.push_back(value);
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class Model> constexpr std::vector<Value> parameters_of(const Model& model) {
+  CollectParameters collect;
+  for_each_leaf(model, collect);
+  return collect.values;
+}
+
+/// Calls f on the corresponding values of several models, and keeps what it gives: `Outputs` values for each tensor.
+template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters {
+  F& f;
+  const std::array<std::vector<Value>, Inputs>& inputs;
+  std::array<std::vector<Value>, Outputs> outputs{};
+  std::size_t next = 0;
+
+  template <class Leaf> constexpr void leaf(Leaf&) {
+    using L = std::remove_const_t<Leaf>;
+    if constexpr (is_parameter_v<L>) {
+      using S = Sym<typename L::element, L::rank>;
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        for (const Value& v : {inputs[I][next]...})
+          if (v.rank() != inputs[0][next].rank() || v.dtype() != inputs[0][next].dtype())
+            fail(errc::structure, "[tree_map] structure: a tensor has another rank or element type in another model");
+        keep<S>(f(S(inputs[I][next])...));
+      }(std::make_index_sequence<Inputs>{});
+      ++next;
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  template <class S, class Result> constexpr void keep(const Result& result) {
+    if constexpr (tessera::detail::is_tuple_v<Result>) {
+      [&]<std::size_t... O>(std::index_sequence<O...>) {
+        (outputs[O].push_back(checked<S>(std::get<O>(result))), ...);
+      }(std::make_index_sequence<Outputs>{});
+    } else {
+      outputs[0].push_back(checked<S>(result));
+    }
+  }
+  template <class S, class Result> static constexpr Value checked(const Result& result) {
+    static_assert(std::is_same_v<S, Result>,
+                  "tessera: the function of a tree_map gives tensors of the rank and element type that it takes");
+    return result.value;
+  }
+};
+
+/// Puts values in the place of the floating tensors of a traced model.
+struct ReplaceParameters {
+  const std::vector<Value>& values;
+  std::size_t next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (is_parameter_v<Leaf>) leaf = Leaf(values[next++]);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class Model> constexpr Model with_parameters(Model model, const std::vector<Value>& values) {
+  ReplaceParameters replace{values};
+  for_each_leaf(model, replace);
+  return model;
+}
+
+template <class F, std::size_t... I>
+using result_on_vectors = decltype(std::declval<F&>()(Sym<float, 1>(Value{static_cast<Module*>(nullptr), int(I)})...));
+
+template <class F, class Indices> struct OutputCount;
+template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I...>> {
+  using result = result_on_vectors<F, I...>;
+  static constexpr bool several = tessera::detail::is_tuple_v<result>;
+  static constexpr std::size_t value = [] {
+    if constexpr (several)
+      return std::tuple_size_v<result>;
+    else
+      return std::size_t{1};
+  }();
+};
+
+}  // namespace detail
+
+/// Inside a traced function: f(tensor, tensor of the second model, ...) for every floating tensor of models of one
+/// structure; the models of what it gives. What an optimizer is made of.
+///
+/// f takes Syms and gives one, or a tuple of them for a tuple of models; it is generic in rank and element type. A
+/// tensor of a Stack is given as one value for all layers: elementwise operations and reductions over named dims treat
+/// each layer on its own. Dims, Scalars and integer tensors are those of the first model. Errors: structure when the
+/// models differ. No communication of its own.
+///
+///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
+template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
+  using Count = detail::OutputCount<F, std::make_index_sequence<1 + sizeof...(Rest)>>;
+  const std::array<std::vector<Value>, 1 + sizeof...(Rest)> inputs{detail::parameters_of(first),
+                                                                   detail::parameters_of(rest)...};
+  for (const std::vector<Value>& list : inputs)
+    if (list.size() != inputs[0].size())
+      fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
+  detail::MapParameters<F, 1 + sizeof...(Rest), Count::value> map{f, inputs};
+  for_each_leaf(first, map);
+  if constexpr (Count::several) {
+    return [&]<std::size_t... O>(std::index_sequence<O...>) {
+      return std::tuple(detail::with_parameters(first, map.outputs[O])...);
+    }(std::make_index_sequence<Count::value>{});
+  } else {
+    return detail::with_parameters(first, map.outputs[0]);
+  }
+}
+
+}  // namespace tessera::optim
+
+#endif

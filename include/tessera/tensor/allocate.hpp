@@ -1,0 +1,125 @@
+#ifndef TESSERA_TENSOR_ALLOCATE_HPP
+#define TESSERA_TENSOR_ALLOCATE_HPP
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/host.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/team.hpp>
+
+namespace tessera {
+
+/// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
+struct Extent {
+  std::int64_t value;
+  template <std::integral Integer>
+  constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
+  constexpr Extent(const Dim& extent) : value(extent.value()) {}
+};
+
+namespace detail {
+
+template <std::size_t Rank>
+constexpr Shape shape_from(const Extent (&list)[Rank]) {
+  static_assert(Rank <= static_cast<std::size_t>(max_rank), "tessera: a tensor has at most 8 dims");
+  Shape shape;
+  for (const Extent& extent : list) shape.push_back(extent.value);
+  return shape;
+}
+
+/// " at train.cpp:41", for the end of a message.
+inline std::string at_text(std::source_location at) { return " at " + Source::from(at).text(); }
+
+inline void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at) {
+  if (static_cast<int>(shape.size()) != rank)
+    fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
+         at_text(at));
+  bool empty = false, too_large = false;
+  std::int64_t elements = 1;
+  for (std::int64_t extent : shape) {
+    if (extent < 0)
+      fail(errc::shape_mismatch, "[", op, "] extents at least 0: ", shape_text(dtype, shape), at_text(at));
+    empty = empty || extent == 0;
+    if (extent > 0) too_large = too_large || elements > INT64_MAX / 16 / extent;
+    if (extent > 0 && !too_large) elements *= extent;
+  }
+  if (too_large && !empty)
+    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^59", at_text(at));
+}
+
+/// As tessera::resolve. Its errors name the operation and the user's line.
+inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank,
+                           std::source_location at) {
+  try {
+    return resolve(spec, mesh, rank);
+  } catch (const error& e) {
+    throw error(e.id(), concat_text(e.what(), ", in ", op, at_text(at)));
+  }
+}
+
+/// Storage with undefined contents.
+inline StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
+                           const PartitionSpec& spec, std::source_location at) {
+  check_shape(op, dtype, shape, rank, at);
+  return StoragePtr(new TensorStorage(mesh, dtype, shape, resolve_at(op, spec, mesh, rank, at)));
+}
+
+/// A run of neighbours of one shard, and the indices that they are.
+struct Slab {
+  int shard;
+  std::int64_t offset;  // in elements
+  Box box;
+};
+
+inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& out) {
+  const std::int64_t elements = volume(extents(slab.box));
+  if (elements == 0) return;
+  if (elements <= most) return out.push_back(slab);
+  // Halves along the outermost dim that has any are runs of neighbours themselves.
+  std::size_t dim = 0;
+  while (slab.box.end[dim] - slab.box.begin[dim] == 1) ++dim;
+  Slab low = slab, high = slab;
+  low.box.end[dim] = high.box.begin[dim] = (slab.box.begin[dim] + slab.box.end[dim]) / 2;
+  high.offset += volume(extents(low.box));
+  cut_slabs(low, most, out);
+  cut_slabs(high, most, out);
+}
+
+/// Calls write(first element, box) for runs of neighbours that make up all shards, in parallel.
+template <class T, class Write>
+void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
+  constexpr std::int64_t most = std::int64_t{1} << 15;
+  std::vector<Slab> slabs;
+  std::int64_t elements = 0;
+  for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    cut_slabs({shard, 0, storage.box(shard)}, most, slabs);
+    elements += volume(extents(storage.box(shard)));
+  }
+  if (slabs.empty()) return;
+  const auto count = static_cast<std::int64_t>(slabs.size());
+  const double each_slab = each_element.nanoseconds * static_cast<double>(elements) / static_cast<double>(count);
+  parallel_for(count, Cost{each_slab}, [&](std::int64_t i) {
+    const Slab& slab = slabs[static_cast<std::size_t>(i)];
+    write(static_cast<T*>(storage.data(slab.shard)) + slab.offset, slab.box);
+  });
+}
+
+}  // namespace detail
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,78 @@
+#ifndef TESSERA_TENSOR_BATCHES_HPP
+#define TESSERA_TENSOR_BATCHES_HPP
+
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/reshard.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+/// What becomes of a last batch that is smaller than the others.
+enum class Ragged : std::uint8_t {
+  error,  ///< errc::not_divisible before the first batch
+  drop,   ///< its rows are left out
+  keep,   ///< it comes last, with fewer rows
+};
+
+/// Rows of dim 0: begin <= row < end.
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  constexpr std::int64_t size() const { return end - begin; }
+  friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+/// Number of batches of `size` rows. Errors: `option` for a size below 1, `not_divisible` under Ragged::error.
+inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged,
+                                std::source_location at = std::source_location::current()) {
+  if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, detail::at_text(at));
+  if (ragged == Ragged::error && rows % size != 0)
+    fail(errc::not_divisible, "[batches] whole batches: ", rows, " rows in batches of ", size,
+         "; Ragged::drop and Ragged::keep allow a rest", detail::at_text(at));
+  return rows / size + (ragged == Ragged::keep && rows % size != 0);
+}
+
+constexpr RowRange batch_rows(std::int64_t rows, std::int64_t size, std::int64_t batch) {
+  return {batch * size, batch < rows / size ? (batch + 1) * size : rows};
+}
+
+/// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
+/// Communication: rows that move to other devices.
+template <class T, int Rank>
+ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
+                               std::source_location at = std::source_location::current()) {
+  static_assert(Rank >= 1, "tessera: a scalar has no rows");
+  const TensorStorage& storage = storage_of(x);
+  if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
+    fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ", layout_text(storage),
+         detail::at_text(at));
+
+  Shape shape = storage.shape();
+  shape[0] = range.size();
+  const StoragePtr out(new TensorStorage(storage.mesh(), storage.dtype(), shape, storage.sharding()));
+  std::vector<runtime::ShardRef> sources, destinations;
+  for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    sources.push_back(runtime::shard_ref(const_cast<void*>(storage.data(shard)), storage.box(shard)));
+    // Counted from the first row of the range; what lies outside of it meets no destination.
+    sources.back().box.begin[0] -= range.begin;
+    sources.back().box.end[0] -= range.begin;
+    destinations.push_back(runtime::shard_ref(out->data(shard), out->box(shard)));
+  }
+  runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
+  return tensor_of<T, Rank>(out);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,194 @@
+#ifndef TESSERA_TENSOR_CREATION_HPP
+#define TESSERA_TENSOR_CREATION_HPP
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <source_location>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/runtime/reshard.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Arrays of other libraries know their shape and the order of their elements, which plain values would lose.
+template <class Array>
+concept HasOwnShape = requires(const Array& array) { array.shape(); } ||
+                      requires(const Array& array) { array.rows(); } ||
+                      requires(const Array& array) { array.dimensions(); };
+
+template <class Range>
+struct HostElement {};
+template <class Range>
+  requires(!HasOwnShape<Range> && requires(const Range& range) {
+    std::data(range);
+    std::size(range);
+  })
+struct HostElement<Range> {
+  using type = std::remove_cvref_t<decltype(*std::data(std::declval<const Range&>()))>;
+};
+template <>
+struct HostElement<std::vector<bool>> {
+  using type = bool;
+};
+template <class Range>
+using host_element = typename HostElement<Range>::type;
+
+/// Fills a storage from an array on the host that has its shape and any strides, in parallel.
+inline void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
+  std::vector<runtime::ShardRef> shards;
+  for (int shard = 0; shard < to.shard_count(); ++shard)
+    shards.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
+  const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
+  runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1}, 1, &kernels::no_reduction);
+}
+
+template <class T, int Rank>
+ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const kernels::Strides& strides,
+                                     const Mesh& mesh, const PartitionSpec& spec, std::source_location at) {
+  const StoragePtr storage = allocate("shard", dtype_v<T>, shape, Rank, mesh, spec, at);
+  copy_from_host(*storage, data, strides);
+  return tensor_of<T, Rank>(storage);
+}
+
+template <class T, int Rank>
+ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shape& shape, const Mesh& mesh,
+                                    const PartitionSpec& spec, std::source_location at) {
+  check_shape("shard", dtype_v<T>, shape, Rank, at);
+  if (static_cast<std::uint64_t>(volume(shape)) != count)
+    fail(errc::host_data, "[shard] element count: ", count, " values for ", shape_text(dtype_v<T>, shape),
+         ", which has ", volume(shape), at_text(at));
+  return shard_strided<T, Rank>(data, shape, kernels::contiguous_strides(shape), mesh, spec, at);
+}
+
+}  // namespace detail
+
+/// Contiguous values of an element type on the host: std::vector (of bool too), std::span, std::array, a C array.
+template <class Range>
+concept HostValues = Element<detail::host_element<Range>>;
+
+/// A tensor of the row-major values of a host array, copied straight into its shards.
+///
+/// The shape is written out, `{rows, 64}`, and gives the rank; or it is a Shape, and the rank is named: `shard<2>(..)`.
+/// Errors: `host_data` when there are more or fewer values than the shape has elements; of `resolve` for the spec.
+///
+///     auto x = ts::shard(values, {rows, 64}, mesh, {"data", ts::none});   // [rows/data, 64]
+template <int Rank, HostValues Range>
+auto shard(const Range& values, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
+           std::source_location at = std::source_location::current()) {
+  using T = detail::host_element<Range>;
+  if constexpr (std::is_same_v<Range, std::vector<bool>>) {
+    const auto bools = std::make_unique<bool[]>(values.size());
+    std::copy(values.begin(), values.end(), bools.get());
+    return detail::shard_values<bool, Rank>(bools.get(), values.size(), shape, mesh, spec, at);
+  } else {
+    return detail::shard_values<T, Rank>(std::data(values), std::size(values), shape, mesh, spec, at);
+  }
+}
+template <HostValues Range, std::size_t Rank>
+auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+           std::source_location at = std::source_location::current()) {
+  return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
+}
+
+/// The same for one dim.
+template <HostValues Range>
+auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {},
+           std::source_location at = std::source_location::current()) {
+  return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
+}
+
+/// The same for C arrays, which have a shape, and for values written out: `ts::shard<float>({{1, 2}, {3, 4}}, mesh)`.
+template <Element T, std::size_t N>
+ShardedTensor<T, 1> shard(const T (&values)[N], const Mesh& mesh, const PartitionSpec& spec = {},
+                          std::source_location at = std::source_location::current()) {
+  return detail::shard_values<T, 1>(values, N, {static_cast<std::int64_t>(N)}, mesh, spec, at);
+}
+template <Element T, std::size_t N, std::size_t M>
+ShardedTensor<T, 2> shard(const T (&values)[N][M], const Mesh& mesh, const PartitionSpec& spec = {},
+                          std::source_location at = std::source_location::current()) {
+  return detail::shard_values<T, 2>(values[0], N * M, detail::shape_from({N, M}), mesh, spec, at);
+}
+template <Element T, std::size_t N, std::size_t M, std::size_t K>
+ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const PartitionSpec& spec = {},
+                          std::source_location at = std::source_location::current()) {
+  return detail::shard_values<T, 3>(values[0][0], N * M * K, detail::shape_from({N, M, K}), mesh, spec, at);
+}
+
+/// A tensor of equal elements. As for `shard`, the rank is that of a shape that is written out, or it is named.
+///
+///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
+///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
+template <Element T, int Rank>
+ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
+                            const PartitionSpec& spec = {},
+                            std::source_location at = std::source_location::current()) {
+  const StoragePtr storage = detail::allocate("full", dtype_v<T>, shape, Rank, mesh, spec, at);
+  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [value](T* data, const Box& box) {
+    std::fill_n(data, volume(extents(box)), value);
+  });
+  return tensor_of<T, Rank>(storage);
+}
+template <Element T, std::size_t Rank>
+auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
+          std::source_location at = std::source_location::current()) {
+  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), value, mesh, spec, at);
+}
+
+template <Element T, int Rank>
+ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
+                             std::source_location at = std::source_location::current()) {
+  return full<T, Rank>(shape, T(0), mesh, spec, at);
+}
+template <Element T, std::size_t Rank>
+auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+           std::source_location at = std::source_location::current()) {
+  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), T(0), mesh, spec, at);
+}
+
+template <Element T, int Rank>
+ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
+                            std::source_location at = std::source_location::current()) {
+  return full<T, Rank>(shape, T(1), mesh, spec, at);
+}
+template <Element T, std::size_t Rank>
+auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+          std::source_location at = std::source_location::current()) {
+  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), T(1), mesh, spec, at);
+}
+
+/// start, start + step, start + 2 step, ...: `count` elements. A large index loses digits only where T has none for it.
+template <Element T>
+ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
+                           std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
+                           std::source_location at = std::source_location::current()) {
+  static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
+  // Integers wrap as unsigned ones do; floats are rounded once, from double.
+  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
+  const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);
+  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [start, step](T* data, const Box& box) {
+    for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i)
+      *data++ = static_cast<T>(static_cast<Wide>(start) + static_cast<Wide>(i) * static_cast<Wide>(step));
+  });
+  return tensor_of<T, 1>(storage);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,83 @@
+#ifndef TESSERA_TENSOR_HOST_HPP
+#define TESSERA_TENSOR_HOST_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/reshard.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Writes a whole tensor to an array of its shape and any strides, in parallel.
+inline void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
+  std::vector<runtime::ShardRef> shards;
+  for (int shard = 0; shard < from.shard_count(); ++shard)
+    shards.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
+  const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
+  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards, 1, &kernels::no_reduction);
+}
+
+inline void copy_to_host(const TensorStorage& from, void* out) {
+  copy_to_host(from, out, kernels::contiguous_strides(from.shape()));
+}
+
+}  // namespace detail
+
+/// Writes all elements, row-major, to memory on the host.
+/// Errors: `host_data` when the span has another size, `empty_tensor` for a tensor without data.
+template <class T, int Rank>
+void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out,
+             std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
+    fail(errc::host_data, "[to_host] element count: room for ", out.size(), " values of ", layout_text(storage),
+         ", which has ", volume(storage.shape()), detail::at_text(at));
+  detail::copy_to_host(storage, out.data());
+}
+
+/// All elements, row-major.
+template <class T, int Rank>
+std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
+  const TensorStorage& storage = storage_of(x);
+  const auto count = static_cast<std::size_t>(volume(storage.shape()));
+  if constexpr (std::is_same_v<T, bool>) {
+    const auto bools = std::make_unique<bool[]>(count);
+    detail::copy_to_host(storage, bools.get());
+    return std::vector<bool>(bools.get(), bools.get() + count);
+  } else {
+    std::vector<T> values(count);
+    detail::copy_to_host(storage, values.data());
+    return values;
+  }
+}
+
+/// The value of a tensor of one element, such as a loss. Errors: `shape_mismatch` when it has any other number of them.
+template <class T, int Rank>
+T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  if (volume(storage.shape()) != 1)
+    fail(errc::shape_mismatch, "[item] one element: ", layout_text(storage), " has ", volume(storage.shape()),
+         detail::at_text(at));
+  T value{};
+  detail::copy_to_host(storage, &value);
+  return value;
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,40 @@
+#ifndef TESSERA_TENSOR_KEY_HPP
+#define TESSERA_TENSOR_KEY_HPP
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/kernels/random.hpp>
+
+namespace tessera {
+
+/// What random numbers are drawn from: a value without state. The same key gives the same numbers, so each use takes a
+/// key of its own, made by `fold_in` or `split`.
+///
+///     auto [up, down] = ts::split<2>(ts::Key{42});
+///     auto w = ts::normal<float>(up, {64, 256}, mesh, {ts::none, "model"});
+struct Key {
+  std::uint64_t seed = 0;
+
+  constexpr Key() = default;
+  constexpr explicit Key(std::uint64_t from) : seed(from) {}
+  friend constexpr bool operator==(const Key&, const Key&) = default;
+};
+
+/// An independent key for each n: of a layer, a step, a leaf of a model.
+constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
+
+/// N independent keys, which are also independent of those that fold_in gives.
+template <std::size_t N>
+constexpr std::array<Key, N> split(Key key) {
+  std::array<Key, N> keys;
+  // A stream of its own: the same small numbers are likely to be folded into the same key.
+  const Key stream = fold_in(key, 0x73706c6974ull);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i);
+  return keys;
+}
+
+}  // namespace tessera
+
+#endif

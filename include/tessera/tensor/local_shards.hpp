@@ -1,0 +1,191 @@
+#ifndef TESSERA_TENSOR_LOCAL_SHARDS_HPP
+#define TESSERA_TENSOR_LOCAL_SHARDS_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <source_location>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/team.hpp>
+#include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+/// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
+template <class T, int Rank>
+struct LocalShard {
+  using element = T;
+  static constexpr int rank = Rank;
+
+  int device = 0;
+  int replica_id = 0;        ///< which replica of its shard: devices with the same box count from 0, by their ids
+  Box box;                   ///< the indices of the whole tensor that it holds
+  std::span<const T> data;   ///< row-major; valid as long as a tensor that shares the memory lives
+};
+
+/// The shards of a tensor by device, from 0: a random-access range of LocalShard that keeps the tensor alive.
+template <class T, int Rank>
+class LocalShards {
+ public:
+  using value_type = LocalShard<T, Rank>;
+
+  class iterator {
+   public:
+    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_category = std::input_iterator_tag;  // elements are made when they are read
+    using value_type = LocalShard<T, Rank>;
+    using difference_type = std::ptrdiff_t;
+    using reference = value_type;
+    using pointer = void;
+
+    iterator() = default;
+    iterator(const TensorStorage* storage, difference_type device) : storage_(storage), device_(device) {}
+
+    value_type operator*() const { return LocalShards::at(*storage_, static_cast<int>(device_)); }
+    value_type operator[](difference_type n) const { return *(*this + n); }
+    iterator& operator++() { return *this += 1; }
+    iterator& operator--() { return *this -= 1; }
+    iterator operator++(int) { return std::exchange(*this, *this + 1); }
+    iterator operator--(int) { return std::exchange(*this, *this - 1); }
+    iterator& operator+=(difference_type n) {
+      device_ += n;
+      return *this;
+    }
+    iterator& operator-=(difference_type n) { return *this += -n; }
+    friend iterator operator+(iterator i, difference_type n) { return i += n; }
+    friend iterator operator+(difference_type n, iterator i) { return i += n; }
+    friend iterator operator-(iterator i, difference_type n) { return i -= n; }
+    friend difference_type operator-(const iterator& a, const iterator& b) { return a.device_ - b.device_; }
+    friend bool operator==(const iterator& a, const iterator& b) { return a.device_ == b.device_; }
+    friend auto operator<=>(const iterator& a, const iterator& b) { return a.device_ <=> b.device_; }
+
+   private:
+    const TensorStorage* storage_ = nullptr;
+    difference_type device_ = 0;
+  };
+
+  LocalShards() = default;
+  explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {}
+
+  iterator begin() const { return {storage_, 0}; }
+  iterator end() const { return {storage_, static_cast<std::ptrdiff_t>(size())}; }
+  std::size_t size() const { return storage_ ? static_cast<std::size_t>(storage_->mesh().size()) : 0; }
+  value_type operator[](std::size_t device) const { return at(*storage_, static_cast<int>(device)); }
+
+ private:
+  static value_type at(const TensorStorage& storage, int device) {
+    const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+    const Box& box = storage.box(shard);
+    const auto* data = static_cast<const T*>(storage.data(shard));
+    return {device, tessera::replica_id(storage.mesh(), storage.sharding(), device), box,
+            {data, static_cast<std::size_t>(volume(extents(box)))}};
+  }
+
+  ShardedTensor<T, Rank> tensor_;
+  const TensorStorage* storage_ = nullptr;
+};
+
+/// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
+template <class T, int Rank>
+LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
+  return LocalShards<T, Rank>(x);
+}
+
+/// "[0:4,2:6]".
+inline std::string text(const Box& box) {
+  std::string out = "[";
+  for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
+    out += concat_text(dim ? "," : "", box.begin[dim], ":", box.end[dim]);
+  return out + "]";
+}
+
+namespace detail {
+
+/// The shards by device, after checking that there is one a device and that each fits.
+template <class T, int Rank>
+std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
+                                             const std::string& where) {
+  const auto devices = static_cast<std::size_t>(storage.mesh().size());
+  std::vector<LocalShard<T, Rank>> sorted(devices);
+  std::vector<char> seen(devices, 0);
+  for (const LocalShard<T, Rank>& shard : given) {
+    const auto device = static_cast<std::size_t>(shard.device);
+    if (shard.device < 0 || device >= devices)
+      fail(errc::host_data, "[from_local_shards] device: ", shard.device, " is not one of ", storage.mesh().text(),
+           where);
+    if (seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: two for ", shard.device, where);
+    seen[device] = 1;
+    const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
+    if (shard.box.begin.size() == box.begin.size() && !(shard.box == box))
+      fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
+           text(box), " expected for ", layout_text(storage), where);
+    if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))
+      fail(errc::host_data, "[from_local_shards] element count of device ", shard.device, ": ", shard.data.size(),
+           " values for ", text(box), ", which has ", volume(extents(box)), ", of ", layout_text(storage), where);
+    sorted[device] = shard;
+  }
+  for (std::size_t device = 0; device < devices; ++device)
+    if (!seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: none for ", device, where);
+  return sorted;
+}
+
+}  // namespace detail
+
+/// A tensor from what each device holds, as local_shards gives it: one shard a device, in any order. Boxes may be left
+/// out; those that are given are checked. Replicas are equal bit for bit, and stored once.
+/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+template <class Shards>
+auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
+                       std::source_location at = std::source_location::current()) {
+  using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
+  using T = typename Shard::element;
+  const std::string where = detail::at_text(at);
+  const StoragePtr storage = detail::allocate("from_local_shards", dtype_v<T>, shape, Shard::rank, mesh, spec, at);
+  const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
+
+  const ShardGrid grid = storage->grid();
+  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device that each shard is taken from
+  std::vector<int> shard_of;
+  std::int64_t elements = 0;
+  for (int device = 0; device < mesh.size(); ++device) {
+    const int shard = grid.index_of(mesh.coordinates_of(device));
+    shard_of.push_back(shard);
+    if (int& source = first[static_cast<std::size_t>(shard)]; source < 0) source = device;
+    elements += static_cast<std::int64_t>(sorted[static_cast<std::size_t>(device)].data.size());
+  }
+  const Cost each = Cost::bytes(2.0 * static_cast<double>(sizeof(T)) * static_cast<double>(elements) /
+                                static_cast<double>(mesh.size()));
+  parallel_for(mesh.size(), each, [&](std::int64_t i) {
+    const auto device = static_cast<std::size_t>(i);
+    const auto& data = sorted[device].data;
+    const int source = first[static_cast<std::size_t>(shard_of[device])];
+    if (data.empty()) return;
+    if (source == static_cast<int>(device))
+      std::memcpy(storage->data(shard_of[device]), data.data(), data.size_bytes());
+    else if (const auto& other = sorted[static_cast<std::size_t>(source)].data;
+             other.data() != data.data() && std::memcmp(other.data(), data.data(), data.size_bytes()) != 0)
+      fail(errc::host_data, "[from_local_shards] equal replicas: devices ", source, " and ", i, " differ in ",
+           text(storage->box(shard_of[device])), " of ", layout_text(*storage), where);
+  });
+  return tensor_of<T, Shard::rank>(storage);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,284 @@
+#ifndef TESSERA_TENSOR_PRINT_HPP
+#define TESSERA_TENSOR_PRINT_HPP
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+/// How tensors print. The defaults are NumPy's.
+struct PrintOptions {
+  std::int64_t threshold = 1000;  ///< tensors of more elements are abbreviated
+  std::int64_t edge_items = 3;    ///< what is left of a long dim at either end
+  int precision = 8;              ///< most digits after the point; fewer where they tell a number from all others
+  int line_width = 75;
+};
+
+namespace detail {
+
+inline void pad_left(std::string& word, std::size_t width) {
+  if (word.size() < width) word.insert(0, width - word.size(), ' ');
+}
+inline void align_right(std::vector<std::string>& words) {
+  std::size_t width = 0;
+  for (const std::string& word : words) width = std::max(width, word.size());
+  for (std::string& word : words) pad_left(word, width);
+}
+
+/// A number in decimal, taken apart: as few digits as tell it from its neighbours, rounded to `precision` of them.
+struct Decimal {
+  std::string whole, fraction, exponent;
+
+  template <class T>
+  static Decimal of(T value, std::chars_format format, int precision) {
+    char text[128];
+    auto end = std::to_chars(text, text + sizeof text, value, format).ptr;
+    Decimal shortest(std::string_view(text, static_cast<std::size_t>(end - text)));
+    if (shortest.fraction.size() <= static_cast<std::size_t>(precision)) return shortest;
+    end = std::to_chars(text, text + sizeof text, value, format, precision).ptr;
+    Decimal rounded(std::string_view(text, static_cast<std::size_t>(end - text)));
+    while (!rounded.fraction.empty() && rounded.fraction.back() == '0') rounded.fraction.pop_back();
+    return rounded;
+  }
+
+ private:
+  explicit Decimal(std::string_view text) {
+    const std::size_t e = std::min(text.find('e'), text.size()), point = std::min(text.find('.'), e);
+    whole = text.substr(0, point);
+    if (point < e) fraction = text.substr(point + 1, e - point - 1);
+    exponent = text.substr(e);
+  }
+};
+
+/// One word a number, all with their points in one column; with exponents where the magnitudes differ much.
+template <class T>
+std::vector<std::string> real_words(const std::vector<T>& values, int precision) {
+  T largest = 0, smallest = 0;
+  bool finite = false, infinite = false, negative_infinity = false;
+  for (T value : values) {
+    const T magnitude = std::abs(value);
+    finite = finite || std::isfinite(value);
+    infinite = infinite || !std::isfinite(value);
+    negative_infinity = negative_infinity || (std::isinf(value) && value < 0);
+    if (!std::isfinite(value) || value == 0) continue;
+    largest = std::max(largest, magnitude);
+    smallest = smallest == 0 ? magnitude : std::min(smallest, magnitude);
+  }
+  const bool exponents = largest >= T(1e8) || (largest > 0 && (smallest < T(0.0001) || largest / smallest > T(1000)));
+
+  std::vector<Decimal> decimals;
+  std::size_t whole = 0, fraction = 0, exponent = 0;
+  for (T value : values) {
+    if (!std::isfinite(value)) continue;
+    decimals.push_back(
+        Decimal::of(value, exponents ? std::chars_format::scientific : std::chars_format::fixed, precision));
+    whole = std::max(whole, decimals.back().whole.size());
+    fraction = std::max(fraction, decimals.back().fraction.size());
+    exponent = std::max(exponent, decimals.back().exponent.size());
+  }
+  std::size_t width = whole + 1 + fraction + exponent;
+  if (infinite) width = std::max<std::size_t>(width, negative_infinity ? 4 : 3);
+
+  std::vector<std::string> words;
+  auto next = decimals.begin();
+  for (T value : values) {
+    std::string word;
+    if (std::isnan(value)) {
+      word = "nan";
+    } else if (std::isinf(value)) {
+      word = value < 0 ? "-inf" : "inf";
+    } else {
+      Decimal& d = *next++;
+      d.fraction.append(fraction - d.fraction.size(), exponents ? '0' : ' ');
+      if (exponents) d.exponent.insert(2, exponent - d.exponent.size(), '0');
+      word = d.whole + "." + d.fraction + d.exponent;
+    }
+    pad_left(word, width);
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
+/// The elements at some indices of each dim, one word each, all of one width.
+class PrintedElements {
+ public:
+  PrintedElements(const TensorStorage& storage, std::vector<std::vector<std::int64_t>> shown)
+      : storage_(storage), shown_(std::move(shown)) {}
+
+  std::vector<std::string> words(int precision) const {
+    return dispatch(
+        storage_.dtype(),
+        [&]<class T>() {
+          if constexpr (std::is_floating_point_v<T>) {
+            return real_words(values<T, T>(), precision);
+          } else {
+            std::vector<std::string> words;
+            for (std::int64_t value : values<T, std::int64_t>())
+              words.push_back(!std::is_same_v<T, bool> ? std::to_string(value) : value ? "True" : "False");
+            align_right(words);
+            return words;
+          }
+        },
+        [&]() -> std::vector<std::string> {
+          fail(errc::dtype_mismatch, "[print] dtype: ", name_of(storage_.dtype()), " has no C++ type");
+        });
+  }
+
+ private:
+  template <class T, class Read>
+  std::vector<Read> values() const {
+    std::vector<Read> out;
+    std::vector<std::size_t> at(shown_.size(), 0);
+    Shape index(shown_.size(), 0);
+    int shard = 0;
+    for (;;) {
+      for (std::size_t dim = 0; dim < at.size(); ++dim) index[dim] = shown_[dim][at[dim]];
+      while (!holds(storage_.box(shard), index)) shard = (shard + 1) % storage_.shard_count();
+      const auto* data = static_cast<const T*>(storage_.data(shard));
+      out.push_back(static_cast<Read>(data[offset_in(storage_.box(shard), index)]));
+      std::size_t dim = at.size();
+      while (dim > 0 && ++at[dim - 1] == shown_[dim - 1].size()) at[--dim] = 0;
+      if (dim == 0) return out;
+    }
+  }
+  static bool holds(const Box& box, const Shape& index) {
+    for (std::size_t dim = 0; dim < index.size(); ++dim)
+      if (index[dim] < box.begin[dim] || index[dim] >= box.end[dim]) return false;
+    return true;
+  }
+  static std::int64_t offset_in(const Box& box, const Shape& index) {
+    std::int64_t offset = 0;
+    for (std::size_t dim = 0; dim < index.size(); ++dim)
+      offset = offset * (box.end[dim] - box.begin[dim]) + index[dim] - box.begin[dim];
+    return offset;
+  }
+
+  const TensorStorage& storage_;
+  std::vector<std::vector<std::int64_t>> shown_;
+};
+
+/// Sets words in nested brackets, broken into lines, dim by dim.
+class BracketedText {
+ public:
+  /// `sizes`: words along each dim. `gaps`: after how many of them something was left out, or 0.
+  BracketedText(std::vector<std::string> words, std::vector<std::size_t> sizes, std::vector<std::size_t> gaps,
+                int width)
+      : words_(std::move(words)),
+        sizes_(std::move(sizes)),
+        gaps_(std::move(gaps)),
+        width_(static_cast<std::size_t>(std::max(width, 0))) {}
+
+  std::string text() {
+    if (sizes_.empty()) return words_[0];
+    append(0);
+    return std::move(out_);
+  }
+
+ private:
+  void append(std::size_t dim) {
+    out_ += "[";
+    if (dim + 1 == sizes_.size()) {
+      append_row(dim);
+    } else {
+      const std::string separator(sizes_.size() - dim - 1, '\n');
+      for (std::size_t i = 0; i < sizes_[dim]; ++i) {
+        if (i > 0) out_ += separator + std::string(dim + 1, ' ');
+        if (i > 0 && i == gaps_[dim]) out_ += "..." + separator + std::string(dim + 1, ' ');
+        append(dim + 1);
+      }
+    }
+    out_ += "]";
+  }
+  void append_row(std::size_t dim) {
+    // The brackets that close here stay on the last line with its words.
+    const std::size_t indent = dim + 1, most = width_ > indent ? width_ - indent : 0;
+    std::size_t column = indent;
+    const auto append_word = [&](std::string_view word) {
+      if (column > indent && column + 1 + word.size() > most) {
+        out_ += "\n" + std::string(indent, ' ');
+        column = indent;
+      } else if (column > indent) {
+        out_ += " ";
+        ++column;
+      }
+      out_ += word;
+      column += word.size();
+    };
+    for (std::size_t i = 0; i < sizes_[dim]; ++i) {
+      if (i > 0 && i == gaps_[dim]) append_word("...");
+      append_word(words_[next_++]);
+    }
+  }
+
+  std::vector<std::string> words_;
+  std::vector<std::size_t> sizes_, gaps_;
+  std::size_t width_;
+  std::size_t next_ = 0;
+  std::string out_;
+};
+
+inline std::string elements_text(const TensorStorage& storage, const PrintOptions& options) {
+  const std::int64_t elements = volume(storage.shape()), edge = std::max<std::int64_t>(options.edge_items, 1);
+  if (elements == 0) return "[]";
+  std::vector<std::vector<std::int64_t>> shown;
+  std::vector<std::size_t> sizes, gaps;
+  for (std::int64_t extent : storage.shape()) {
+    const bool abbreviated = elements > options.threshold && extent > 2 * edge;
+    shown.emplace_back();
+    for (std::int64_t i = 0; i < extent; ++i) {
+      if (abbreviated && i == edge) i = extent - edge;
+      shown.back().push_back(i);
+    }
+    sizes.push_back(shown.back().size());
+    gaps.push_back(abbreviated ? static_cast<std::size_t>(edge) : 0);
+  }
+  std::vector<std::string> words =
+      PrintedElements(storage, std::move(shown)).words(std::clamp(options.precision, 0, 17));
+  return BracketedText(std::move(words), std::move(sizes), std::move(gaps), options.line_width).text();
+}
+
+inline std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
+  return elements_text(storage, options) + "\n" + layout_text(storage) + " on " + storage.mesh().text();
+}
+
+}  // namespace detail
+
+/// The elements as NumPy prints them, long dims abbreviated; then a line with type, shape, sharding and mesh. Only the
+/// elements that are shown are read.
+///
+///     [[1.   2.5 ]
+///      [3.   4.25]]
+///     f32[2,2]{data,-} on mesh(data=2)
+template <class T, int Rank>
+std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
+  if (!x.storage())
+    return concat_text(x.traced() ? "traced " : "empty ", name_of(dtype_v<T>), " tensor of rank ", Rank);
+  return detail::tensor_text(storage_of(x), options);
+}
+
+/// As to_string. This header does not include <ostream>; who has a stream has.
+template <class T, int Rank>
+std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
+  return out << to_string(x);
+}
+
+}  // namespace tessera
+
+#endif

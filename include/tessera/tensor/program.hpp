@@ -1,0 +1,318 @@
+#ifndef TESSERA_TENSOR_PROGRAM_HPP
+#define TESSERA_TENSOR_PROGRAM_HPP
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/hash.hpp>
+#include <tessera/graph/traced_units.hpp>
+#include <tessera/kernels/fused_kernel.hpp>
+#include <tessera/runtime/attention_step.hpp>
+#include <tessera/runtime/contraction_step.hpp>
+#include <tessera/runtime/executable.hpp>
+#include <tessera/runtime/indexed_step.hpp>
+#include <tessera/runtime/layout_step.hpp>
+#include <tessera/runtime/random_step.hpp>
+#include <tessera/runtime/repeat_step.hpp>
+
+namespace tessera {
+
+/// How often a program was planned, and how often a plan was found.
+struct CacheStatistics {
+  std::int64_t hits = 0, misses = 0;
+};
+
+namespace detail {
+
+/// A traced program with its kernels, and the steps that it needs, as code.
+template <class Traced>
+struct ProgramCode : TracedUnits<Traced> {
+  using TracedUnits<Traced>::kernels;
+  using TracedUnits<Traced>::size;
+  using TracedUnits<Traced>::views;
+
+  // What the program computes with: code for anything else would only cost compile time.
+  static constexpr bool has(UnitKind kind) {
+    for (const UnitsView& view : views)
+      for (int u = 0; u < view.count; ++u)
+        if (view[u].kind == kind) return true;
+    return false;
+  }
+  template <class Counts>
+  static constexpr DTypeSet types_where(Counts counts) {
+    DTypeSet set = 0;
+    for (const GraphView& graph : Traced::graphs)
+      for (int id = 0; id < graph.size; ++id)
+        if (counts(graph, id)) set = static_cast<DTypeSet>(set | set_of(graph[id].dtype));
+    return set;
+  }
+  static constexpr DTypeSet products = types_where([](const GraphView& g, int id) { return g[id].op == Op::einsum; });
+  static constexpr DTypeSet attentions =
+      types_where([](const GraphView& g, int id) { return row_of(g[id].op).kind == OpKind::attention; });
+  static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
+    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter;
+  });
+  static constexpr DTypeSet extremes =
+      types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
+
+  using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
+  template <class Step>
+  static std::unique_ptr<runtime::PreparedStep> make(const runtime::StepContext& context, const Graphs&) {
+    return std::make_unique<Step>(context);
+  }
+  static std::unique_ptr<runtime::PreparedStep> make_repeat(const runtime::StepContext& context, const Graphs& graphs) {
+    return std::make_unique<runtime::RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
+  }
+  template <UnitKind Kind>
+  static constexpr runtime::StepFactory factory() {
+    if constexpr (!has(Kind) || Kind == UnitKind::fused) return nullptr;
+    else if constexpr (Kind == UnitKind::contraction) return &make<runtime::ContractionStep<products>>;
+    else if constexpr (Kind == UnitKind::indexed) return &make<runtime::IndexedStep>;
+    else if constexpr (Kind == UnitKind::random) return &make<runtime::RandomStep>;
+    else if constexpr (Kind == UnitKind::repeat) return &make_repeat;
+    else if constexpr (Kind == UnitKind::attention) return &make<runtime::AttentionStep<attentions>>;
+    else return &make<runtime::LayoutStep>;
+  }
+  static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
+      factory<UnitKind::fused>(),  factory<UnitKind::contraction>(), factory<UnitKind::layout>(), factory<UnitKind::indexed>(),
+      factory<UnitKind::random>(), factory<UnitKind::constraint>(),  factory<UnitKind::repeat>(),
+      factory<UnitKind::attention>()};
+
+  static CompiledProgram compiled() {
+    static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
+      return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>..., nullptr};
+    }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
+    return {Traced::program(), views.data(), kernels.data(), code.data(), steps.data(),
+            &tessera::kernels::strided_reduce_as<sums, extremes>};
+  }
+};
+
+/// The executables of one program, one for each combination of shapes, shardings, sizes and mesh.
+class ProgramCache {
+ public:
+  explicit ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {}
+
+  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments) {
+    std::uint64_t key = mesh.hash();
+    for (const ArgumentInfo& a : arguments) {
+      key = hash_mix(key, a.sharding.hash());
+      key = hash_mix(key, a.number);
+      for (std::int64_t extent : a.shape) key = hash_mix(key, static_cast<std::uint64_t>(extent));
+    }
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_) {
+      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments)) continue;
+      ++statistics_.hits;
+      return *entry.executable;
+    }
+    ++statistics_.misses;
+    Plan plan = make_plan(compiled_.program, compiled_.units, mesh, arguments.data(), static_cast<int>(arguments.size()));
+    entries_.push_back({key, mesh, arguments, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
+    return *entries_.back().executable;
+  }
+  CacheStatistics statistics() const {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+  const CompiledProgram& compiled() const { return compiled_; }
+
+ private:
+  struct Entry {
+    std::uint64_t key;
+    Mesh mesh;
+    std::vector<ArgumentInfo> arguments;
+    std::unique_ptr<runtime::Executable> executable;
+  };
+  CompiledProgram compiled_;
+  std::vector<Entry> entries_;
+  CacheStatistics statistics_;
+  mutable std::mutex mutex_;
+
+  static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || a[i].number != b[i].number) return false;
+    return a.size() == b.size();
+  }
+};
+
+template <class Traced>
+ProgramCache& cache_of() {
+  static ProgramCache cache(ProgramCode<Traced>::compiled());
+  return cache;
+}
+
+/// The leaves of run-time arguments, as the trace numbered them; layers of a stack are collected leaf by leaf.
+struct CollectLeaves {
+  std::vector<Leaf> leaves;
+  std::size_t cursor = 0, base = 0;
+  int layer = -1;
+
+  template <class L>
+  void leaf(const L& x) {
+    const bool later = layer > 0;
+    if (!later) leaves.emplace_back();
+    Leaf& to = leaves[cursor++];
+    to.stacked = layer >= 0;
+    if constexpr (StoredOperand<L>) {
+      if (!x.storage()) fail(errc::empty_tensor, "[compile] argument ", cursor - 1, ": a tensor that holds nothing");
+      to.layers.emplace_back(static_cast<TensorStorage*>(x.storage().get()));
+    } else {
+      to.is_number = true;
+      to.stacked = false;
+      const double number = static_cast<double>(x.value());
+      if (later && to.number != number)
+        fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer, " has ",
+             number, ", layer 0 has ", to.number);
+      to.number = number;
+    }
+  }
+  template <class S>
+  void enter_stack(const S& stack) {
+    if (stack.size() == 0) fail(errc::structure, "[stack] layers: a Stack without layers");
+    base = leaves.size();
+  }
+  void enter_layer(int i) {
+    layer = i;
+    cursor = base;
+  }
+  void leave_stack() { layer = -1; }
+};
+
+/// Fills the leaves of a result.
+struct FillLeaves {
+  std::vector<Leaf>& leaves;
+  std::size_t cursor = 0, base = 0;
+  int layer = 0;
+
+  template <class L>
+  void leaf(L& x) {
+    Leaf& from = leaves[cursor++];
+    if constexpr (std::is_same_v<L, Dim>) x = Dim(static_cast<std::int64_t>(from.number));
+    else if constexpr (std::is_same_v<L, Scalar>) x = Scalar(from.number);
+    else x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
+  }
+  template <class S>
+  void enter_stack(S& stack) {
+    base = cursor;
+    std::size_t at = cursor;
+    while (!leaves[at].stacked) ++at;
+    stack.layers().resize(leaves[at].layers.size());
+  }
+  void enter_layer(int i) {
+    layer = i;
+    cursor = base;
+  }
+  void leave_stack() { layer = 0; }
+};
+
+/// Takes the tensors out of arguments that were moved in, so that the program holds the only references.
+struct ReleaseLeaves {
+  template <class L>
+  void leaf(L& x) {
+    if constexpr (StoredOperand<L>) x = L();
+  }
+  void enter_stack(auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+
+/// Puts them back, or passes over arguments that never gave theirs up.
+struct RestoreLeaves {
+  std::vector<Leaf>& leaves;
+  std::size_t cursor = 0, base = 0;
+  int layer = 0;
+  bool writes = true;
+
+  RestoreLeaves& passing(bool over) {
+    writes = !over;
+    return *this;
+  }
+  template <class L>
+  void leaf(L& x) {
+    Leaf& from = leaves[cursor++];
+    if constexpr (StoredOperand<std::remove_const_t<L>> && !std::is_const_v<L>)
+      if (writes) x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
+  }
+  void enter_stack(auto&) { base = cursor; }
+  void enter_layer(int i) {
+    layer = i;
+    cursor = base;
+  }
+  void leave_stack() { layer = 0; }
+};
+
+/// What a plan needs to know of the leaves, checked: one mesh, and layers of one structure.
+inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves, Mesh& mesh) {
+  std::vector<ArgumentInfo> infos;
+  infos.reserve(leaves.size());
+  bool first = true;
+  std::vector<std::uint8_t> is_dim(leaves.size(), 0);
+  const GraphView& graph = compiled.program.main();
+  for (int id = 0; id < graph.size; ++id)
+    if (graph[id].op == Op::dim) is_dim[static_cast<std::size_t>(graph[id].index())] = 1;
+  for (int g = 1; g < compiled.program.graph_count; ++g)
+    for (int id = 0; id < compiled.program.graphs[g].size; ++id)
+      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim) is_dim[static_cast<std::size_t>(node.index())] = 1;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const Leaf& leaf = leaves[i];
+    ArgumentInfo info;
+    if (leaf.is_number) {
+      info.number = is_dim[i] ? leaf.number : 0;  // a Scalar may change from call to call
+      infos.push_back(info);
+      continue;
+    }
+    const TensorStorage& x = *leaf.layers.front();
+    if (first) mesh = x.mesh();
+    first = false;
+    for (const StoragePtr& layer : leaf.layers) {
+      if (!(layer->mesh() == mesh))
+        fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
+             ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
+      if (!(layer->shape() == x.shape()) || !(layer->sharding() == x.sharding()))
+        fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i, " has ",
+             shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ", shape_text(x.dtype(), layer->shape()),
+             text(layer->sharding(), mesh));
+    }
+    info.shape = x.shape();
+    info.sharding = x.sharding();
+    if (leaf.stacked) {
+      info.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
+      for (int d = info.sharding.rank; d > 0; --d) {
+        info.sharding.dims[d] = info.sharding.dims[d - 1];
+        info.sharding.priority[d] = info.sharding.priority[d - 1];
+      }
+      info.sharding.dims[0] = {};
+      info.sharding.priority[0] = 0;
+      ++info.sharding.rank;
+    }
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+/// The executable for these leaves.
+template <class Traced>
+runtime::Executable& executable_for(const std::vector<Leaf>& leaves) {
+  ProgramCache& cache = cache_of<Traced>();
+  Mesh mesh{};
+  const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
+  return cache.find(mesh, infos);
+}
+
+template <class Result>
+Result unflatten(std::vector<Leaf>& leaves) {
+  Result result{};
+  FillLeaves fill{leaves};
+  for_each_leaf(result, fill);
+  return result;
+}
+
+}  // namespace detail
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,53 @@
+#ifndef TESSERA_TENSOR_RESHARD_HPP
+#define TESSERA_TENSOR_RESHARD_HPP
+
+#include <source_location>
+#include <vector>
+
+#include <tessera/graph/expr.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/reshard.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Copies a value into shards of another layout, on any mesh.
+inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
+  std::vector<runtime::ShardRef> sources, destinations;
+  for (int shard = 0; shard < from.shard_count(); ++shard)
+    sources.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
+  for (int shard = 0; shard < to.shard_count(); ++shard)
+    destinations.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
+  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
+}
+
+}  // namespace detail
+
+/// The same value in another layout, on the same mesh or another. The same layout shares the memory of `x`.
+/// Communication: what the two layouts take; each element is read once and written once a distinct shard.
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
+                               std::source_location at = std::source_location::current()) {
+  const TensorStorage& from = storage_of(x);
+  const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
+  if (from.mesh() == mesh && from.sharding() == sharding) return x;
+  const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
+  detail::copy_shards(from, *to);
+  return tensor_of<T, Rank>(to);
+}
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
+                               std::source_location at = std::source_location::current()) {
+  return reshard(x, storage_of(x).mesh(), spec, at);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,20 @@
+#ifndef TESSERA_TESSERA_HPP
+#define TESSERA_TESSERA_HPP
+
+/// All of the library but the bridges to other libraries, which are in tessera/interop/.
+
+#include <tessera/nn/nn.hpp>
+#include <tessera/optim/optim.hpp>
+#include <tessera/runtime/collectives.hpp>
+#include <tessera/static.hpp>
+#include <tessera/tensor/batches.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/local_shards.hpp>
+#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/random.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+#endif

@@ -1,0 +1,14 @@
+// expect: this expression has another element type than the tensor it is assigned to; cast it
+// lines: 25
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+Matrix less(const Matrix& x) {
+#ifdef TESSERA_TWIN
+  return ts::cast<float>(x < 1);
+#else
+  return x < 1;
+#endif
+}

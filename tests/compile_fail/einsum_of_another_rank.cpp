@@ -1,0 +1,14 @@
+// expect: the second operand of einsum has another rank than the text says
+// lines: 25
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto product(const Matrix& x, const ts::ShardedTensor<float, 1>& v) {
+#ifdef TESSERA_TWIN
+  return ts::einsum<"ij,j->i">(x, v);
+#else
+  return ts::einsum<"ij,jk->ik">(x, v);
+#endif
+}

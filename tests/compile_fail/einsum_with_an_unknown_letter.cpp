@@ -1,0 +1,14 @@
+// expect: an einsum reads .*one letter a dim, each at most once an operand
+// lines: 35
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto product(const Matrix& x, const Matrix& y) {
+#ifdef TESSERA_TWIN
+  return ts::einsum<"ij,jk->ik">(x, y);
+#else
+  return ts::einsum<"ij,jk->il">(x, y);
+#endif
+}

@@ -1,0 +1,16 @@
+// expect: this expression has grown too large to be a type; trace it with ts::compile
+// lines: 35
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto grown(const Matrix& x) {
+  const auto sum = x + x + x + x;
+  const auto product = sum * sum * sum * sum;
+#ifdef TESSERA_TWIN
+  return product + product;
+#else
+  return product + product + product;
+#endif
+}

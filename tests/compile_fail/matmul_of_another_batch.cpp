@@ -1,0 +1,14 @@
+// expect: matmul takes a matrix, or batches of equal rank, as its second operand
+// lines: 25
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto product(const Matrix& x, const ts::ShardedTensor<float, 3>& batch) {
+#ifdef TESSERA_TWIN
+  return ts::matmul(batch, x);
+#else
+  return ts::matmul(x, batch);
+#endif
+}

@@ -1,0 +1,14 @@
+// expect: a rearrange reads .*the right side has every name of the left once
+// lines: 40
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto moved(const Matrix& x) {
+#ifdef TESSERA_TWIN
+  return ts::rearrange<"a b -> b a">(x);
+#else
+  return ts::rearrange<"a b -> b c">(x);
+#endif
+}

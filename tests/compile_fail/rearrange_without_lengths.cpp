@@ -1,0 +1,14 @@
+// expect: a split dim needs a ts::len for all of its parts but one
+// lines: 40
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto moved(const Matrix& x) {
+#ifdef TESSERA_TWIN
+  return ts::rearrange<"a (b c) -> b a c">(x, ts::len<"c">(4));
+#else
+  return ts::rearrange<"a (b c) -> b a c">(x);
+#endif
+}

@@ -1,0 +1,20 @@
+// expect: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped
+// lines: 60
+#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+using Vector = ts::ShardedTensor<float, 1>;
+
+struct Rows {
+  constexpr auto operator()(const auto& x) const {
+#ifdef TESSERA_TWIN
+    return ts::squeeze<0>(ts::sum<0>(x, ts::keepdims));
+#else
+    return ts::squeeze<0>(x);
+#endif
+  }
+};
+constexpr auto program = ts::Traced<Rows, Matrix>::program();
+static_assert(program.argument_count == 1);

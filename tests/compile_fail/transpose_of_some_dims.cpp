@@ -1,0 +1,14 @@
+// expect: transpose names every dim of the tensor once
+// lines: 25
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto moved(const Matrix& x) {
+#ifdef TESSERA_TWIN
+  return ts::transpose<1, 0>(x);
+#else
+  return ts::transpose<1, 1>(x);
+#endif
+}

@@ -1,0 +1,114 @@
+// The examples of docs/nn.md.
+#include <array>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/tessera.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+
+namespace {
+
+struct Classifier {
+  nn::Linear<> up, down;
+  constexpr auto operator()(const auto& x) const { return down(ts::gelu(up(x))); }
+};
+struct NamedClassifier {
+  nn::Linear<> up, down;
+  static constexpr std::array field_names{"up", "down"};
+};
+
+struct Step {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x,
+                            const auto& t) const {
+    const auto loss = [](const auto& m, const auto& in, const auto& target) {
+      return ts::cross_entropy(m(in), target);
+    };
+    const auto [value, gradient] = ts::value_and_grad(loss)(model, x, t);
+    const auto [clipped, norm] = ts::clip_by_global_norm(gradient, 1.0);
+    const auto [next, next_state] = ts::adamw(model, clipped, state, config);
+    return std::tuple(value, norm, next, next_state);
+  }
+};
+
+struct SignStep {
+  constexpr auto operator()(const auto& model, const auto& gradient, const auto& rate) const {
+    return ts::optim::tree_map([&](auto p, auto g) { return p - rate * ts::sign(g); }, model, gradient);
+  }
+};
+
+Classifier make_classifier(const nn::Layout& layout) {
+  auto [first, second] = ts::split<2>(ts::Key(1));
+  return {nn::linear(first, 16, 64, layout, nn::Role::column), nn::linear(second, 64, 10, layout, nn::Role::row)};
+}
+
+TEST(DocNn, LayersAndLayouts) {
+  ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  nn::Layout layout = nn::fsdp_tensor_parallel(mesh);
+  ts::Stack<nn::Block<>> blocks(12,
+                                [&](int i) { return nn::block(ts::fold_in(ts::Key(2), i), 64, 4, 256, layout, 12); });
+  EXPECT_EQ(blocks.size(), 12);
+  EXPECT_EQ(nn::parameter_count(blocks), 12 * (12 * 64 * 64 + 13 * 64));
+  layout.embedding = {};
+  EXPECT_EQ(ts::layout_text(nn::embedding(ts::Key(1), 10, 4, layout).table), "f32[10,4]{-,-}");
+  nn::Layout own = nn::tensor_parallel(mesh, "model");
+  EXPECT_EQ(own.batch.text(), "{data}");
+}
+
+TEST(DocNn, ATrainingStep) {
+  const ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  const nn::Layout layout = nn::fsdp_tensor_parallel(mesh);
+  Classifier model = make_classifier(layout);
+  auto x = ts::normal<float>(ts::Key(5), {32, 16}, mesh, layout.batch);
+  std::vector<std::int32_t> classes;
+  for (int i = 0; i < 32; ++i) classes.push_back(i % 10);
+  auto t = ts::shard(classes, mesh, layout.batch);
+
+  auto step = ts::compile(Step{});
+  auto state = ts::optim::init_state(model);
+  float first = 0, last = 0;
+  for (int i = 0; i < 30; ++i) {
+    ts::optim::AdamW config;
+    config.learning_rate = ts::optim::warmup_cosine(i, 5, 30, 1e-2);
+    auto [loss, norm, next, next_state] = step(std::move(model), std::move(state), config, x, t);
+    model = std::move(next);
+    state = std::move(next_state);
+    (i == 0 ? first : last) = ts::item(loss);
+  }
+  EXPECT_NEAR(first, 2.3, 0.1);
+  EXPECT_LT(last, 1.0);
+}
+
+TEST(DocNn, AnOptimizerOfYourOwn) {
+  const ts::Mesh mesh({{"data", 2}});
+  using Vector = ts::ShardedTensor<float, 1>;
+  const Vector p = ts::shard<float>({1, 2, 3}, mesh, {"data"}), g = ts::shard<float>({-5, 0, 0.5}, mesh, {"data"});
+  const auto moved = ts::compile(SignStep{})(std::tuple(p), std::tuple(g), ts::Scalar(0.25));
+  EXPECT_EQ(ts::to_host(std::get<0>(moved)), (std::vector<float>{1.25, 2, 2.75}));
+}
+
+TEST(DocNn, Parameters) {
+  const nn::Layout layout = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const Classifier model = make_classifier(layout);
+  EXPECT_EQ(nn::parameter_count(model), 16 * 64 + 64 + 64 * 10 + 10);
+  EXPECT_EQ(nn::parameter_bytes(model, 0), 4 * (16 * 64 / 4 + 64 / 2 + 64 * 10 / 4 + 10));
+  EXPECT_EQ(nn::parameter_bytes_per_device(model), nn::parameter_bytes(model, 0));
+  std::ostringstream out;
+  nn::for_each_named_parameter(
+      model, [&](const std::string& name, const auto& x) { out << name << " " << ts::layout_text(x) << "\n"; });
+  EXPECT_EQ(
+      out.str(),
+      "0.weight f32[16,64]{data*,model}\n0.bias f32[64]{model}\n1.weight f32[64,10]{model,data*}\n1.bias f32[10]{-}\n");
+  const NamedClassifier named{model.up, model.down};
+  std::vector<std::string> names;
+  nn::for_each_named_parameter(named, [&](const std::string& name, const auto&) { names.push_back(name); });
+  EXPECT_EQ(names, (std::vector<std::string>{"up.weight", "up.bias", "down.weight", "down.bias"}));
+}
+
+}  // namespace

@@ -1,0 +1,243 @@
+// Optimizers against the published updates, one element after the other, in double.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../../support/traced.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/nn/nn.hpp>
+#include <tessera/optim/optim.hpp>
+
+namespace ts = tessera;
+using oracle::Array;
+using oracle::random_array;
+
+namespace {
+
+struct Layer {
+  ts::ShardedTensor<float, 2> weight;
+  ts::ShardedTensor<float, 1> bias;
+  ts::Dim width;
+};
+/// Every kind of leaf: tensors of several ranks and types, stacked ones, numbers, integers.
+struct Model {
+  ts::ShardedTensor<double, 3> wide;
+  ts::Stack<Layer> layers;
+  ts::ShardedTensor<std::int32_t, 1> indices;
+  ts::Scalar scale;
+  ts::ShardedTensor<float, 1> bias;
+};
+
+// The leaves of a Model, in order, with what an optimizer has to know of each.
+struct LeafKind {
+  ts::Shape shape;
+  bool parameter, decays;
+};
+const std::vector<LeafKind> kinds = {{{2, 3, 2}, true, true}, {{3, 2, 4}, true, true}, {{3, 4}, true, false},
+                                     {{}, false, false},      {{5}, false, false},     {{}, false, false},
+                                     {{3}, true, false}};
+
+std::vector<Array> random_model(unsigned seed) {
+  std::vector<Array> leaves;
+  for (const LeafKind& kind : kinds)
+    leaves.push_back(random_array(kind.shape, seed * 100 + static_cast<unsigned>(leaves.size())));
+  return leaves;
+}
+/// What init_state makes of a model: zeros for its parameters, and the rest as it is.
+std::vector<Array> zeros_for(std::vector<Array> model) {
+  for (std::size_t leaf = 0; leaf < kinds.size(); ++leaf)
+    if (kinds[leaf].parameter) model[leaf] = Array(kinds[leaf].shape);
+  return model;
+}
+void append(std::vector<Array>& to, const std::vector<Array>& more) { to.insert(to.end(), more.begin(), more.end()); }
+/// The n-th model among the results.
+std::vector<Array> model_at(const std::vector<Array>& results, std::size_t n, std::size_t skip = 0) {
+  const auto begin = results.begin() + static_cast<std::ptrdiff_t>(skip + n * kinds.size());
+  return {begin, begin + static_cast<std::ptrdiff_t>(kinds.size())};
+}
+void expect_models_near(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t leaf = 0; leaf < got.size(); ++leaf)
+    oracle::expect_near(got[leaf], want[leaf], tolerance, "leaf " + std::to_string(leaf));
+}
+
+/// Calls f(p, g, states...) on the elements of all parameters.
+template <class F, class... States>
+void for_each_parameter(F f, std::vector<Array>& p, const std::vector<Array>& g, States&... states) {
+  for (std::size_t leaf = 0; leaf < kinds.size(); ++leaf) {
+    if (!kinds[leaf].parameter) continue;
+    for (std::size_t i = 0; i < p[leaf].data.size(); ++i)
+      f(kinds[leaf], p[leaf].data[i], g[leaf].data[i], states[leaf].data[i]...);
+  }
+}
+
+struct AdamWStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::adamw(model, gradients, state, config);
+  }
+};
+
+TEST(AdamW, IsThePublishedUpdateForFiveSteps) {
+  const oracle::Program program =
+      oracle::trace<AdamWStep, Model, Model, ts::optim::AdamWState<Model>, ts::optim::AdamW>();
+  const double rate = 0.1, b1 = 0.8, b2 = 0.9, epsilon = 1e-3, decay = 0.2;
+  std::vector<Array> p = random_model(1), m = zeros_for(p), v = m;
+  std::vector<Array> want = p, want_m = m, want_v = v;
+  Array step = Array::number(0);
+  for (unsigned t = 1; t <= 5; ++t) {
+    const std::vector<Array> g = random_model(t + 1);
+    std::vector<Array> arguments = p;
+    append(arguments, g);
+    append(arguments, m);
+    append(arguments, v);
+    append(arguments, {step});
+    for (double number : {rate, b1, b2, epsilon, decay}) arguments.push_back(Array::number(number));
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    p = model_at(results, 0);
+    m = model_at(results, 1);
+    v = model_at(results, 2);
+    step = results.back();
+    EXPECT_EQ(step.data[0], t);
+
+    for_each_parameter(
+        [&](const LeafKind& kind, double& x, double gradient, double& first, double& second) {
+          first = b1 * first + (1 - b1) * gradient;
+          second = b2 * second + (1 - b2) * gradient * gradient;
+          const double first_hat = first / (1 - std::pow(b1, t)), second_hat = second / (1 - std::pow(b2, t));
+          const double decayed = kind.decays ? x - rate * decay * x : x;
+          x = decayed - rate * first_hat / (std::sqrt(second_hat) + epsilon);
+        },
+        want, g, want_m, want_v);
+    expect_models_near(p, want, 1e-12);
+    expect_models_near(m, want_m, 1e-12);
+    expect_models_near(v, want_v, 1e-12);
+  }
+}
+
+struct SgdStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& config) const {
+    return ts::sgd(model, gradients, config);
+  }
+};
+struct MomentumStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::sgd(model, gradients, state, config);
+  }
+};
+
+TEST(Sgd, DescendsWithAndWithoutMomentumForFiveSteps) {
+  const double rate = 0.1, momentum = 0.7, decay = 0.3;
+  const std::vector<Array> numbers = {Array::number(rate), Array::number(momentum), Array::number(decay)};
+  const oracle::Program plain = oracle::trace<SgdStep, Model, Model, ts::optim::Sgd>();
+  const oracle::Program heavy = oracle::trace<MomentumStep, Model, Model, ts::optim::SgdState<Model>, ts::optim::Sgd>();
+  std::vector<Array> p = random_model(1), q = p, velocity = zeros_for(p);
+  std::vector<Array> want_p = p, want_q = q, want_velocity = velocity;
+  for (unsigned t = 1; t <= 5; ++t) {
+    const std::vector<Array> g = random_model(t + 1);
+    std::vector<Array> arguments = p;
+    append(arguments, g);
+    append(arguments, numbers);
+    p = oracle::run(plain.view(), arguments);
+    for_each_parameter([&](const LeafKind&, double& x, double gradient) { x -= rate * (gradient + decay * x); }, want_p,
+                       g);
+    expect_models_near(p, want_p, 1e-12);
+
+    arguments = q;
+    append(arguments, g);
+    append(arguments, velocity);
+    append(arguments, numbers);
+    const std::vector<Array> results = oracle::run(heavy.view(), arguments);
+    q = model_at(results, 0);
+    velocity = model_at(results, 1);
+    for_each_parameter(
+        [&](const LeafKind&, double& x, double gradient, double& v) {
+          v = momentum * v + gradient + decay * x;
+          x -= rate * v;
+        },
+        want_q, g, want_velocity);
+    expect_models_near(q, want_q, 1e-12);
+    expect_models_near(velocity, want_velocity, 1e-12);
+  }
+}
+
+struct Clip {
+  constexpr auto operator()(const auto& gradients, const auto& limit) const {
+    const auto [clipped, norm] = ts::clip_by_global_norm(gradients, limit);
+    return std::tuple(norm, ts::global_norm(gradients), clipped);
+  }
+};
+
+TEST(Clip, ScalesTheWholeGradientDownToTheLimit) {
+  const oracle::Program program = oracle::trace<Clip, Model, ts::Scalar>();
+  std::vector<Array> g = random_model(3);
+  double square = 0;
+  for_each_parameter([&](const LeafKind&, double&, double x) { square += x * x; }, g,
+                     g);  // every layer of the stack too
+  const double norm = std::sqrt(square);
+  for (const double limit : {norm / 3, norm * 0.999, norm * 1.001, norm * 5}) {
+    std::vector<Array> arguments = g, want = g;
+    arguments.push_back(Array::number(limit));
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    EXPECT_NEAR(results[0].data[0], norm, 1e-12 * norm);
+    EXPECT_NEAR(results[1].data[0], norm, 1e-12 * norm);
+    for_each_parameter([&](const LeafKind&, double& x, double) { x *= std::min(1.0, limit / norm); }, want, g);
+    expect_models_near(model_at(results, 0, 2), want, 1e-12);
+    if (limit < norm) continue;
+    for (std::size_t leaf = 0; leaf < g.size(); ++leaf)
+      EXPECT_EQ(results[2 + leaf].data, g[leaf].data) << "touched below the limit";
+  }
+}
+
+TEST(Clip, OfZerosIsZero) {
+  const oracle::Program program = oracle::trace<Clip, Model, ts::Scalar>();
+  const std::vector<Array> zero = zeros_for(random_model(1));
+  std::vector<Array> arguments = zero;
+  arguments.push_back(Array::number(1));
+  const std::vector<Array> results = oracle::run(program.view(), arguments);
+  EXPECT_EQ(results[0].data[0], 0);
+  expect_models_near(model_at(results, 0, 2), zero, 0);
+}
+
+struct Scaled {
+  constexpr auto operator()(const auto& first, const auto& second) const {
+    const auto [sum, difference] =
+        ts::optim::tree_map([](auto x, auto y) { return std::tuple(x + y, x - y); }, first, second);
+    return std::tuple(sum, difference, ts::optim::tree_map([](auto x) { return x * x; }, first));
+  }
+};
+
+TEST(TreeMap, KeepsWhatIsNoParameter) {
+  const oracle::Program program = oracle::trace<Scaled, Model, Model>();
+  const std::vector<Array> x = random_model(1), y = random_model(2);
+  std::vector<Array> arguments = x, sum = x, difference = x, square = x;
+  append(arguments, y);
+  for_each_parameter([](const LeafKind&, double& a, double b) { a += b; }, sum, y);
+  for_each_parameter([](const LeafKind&, double& a, double b) { a -= b; }, difference, y);
+  for_each_parameter([](const LeafKind&, double& a, double) { a *= a; }, square, y);
+  const std::vector<Array> results = oracle::run(program.view(), arguments);
+  expect_models_near(model_at(results, 0), sum, 1e-12);
+  expect_models_near(model_at(results, 1), difference, 1e-12);
+  expect_models_near(model_at(results, 2), square, 1e-12);
+}
+
+TEST(WarmupCosine, RisesThenFallsToTheFloor) {
+  const auto rate = [](std::int64_t step) { return ts::optim::warmup_cosine(step, 10, 110, 2.0, 0.5); };
+  EXPECT_DOUBLE_EQ(rate(0), 0.2);
+  EXPECT_DOUBLE_EQ(rate(4), 1.0);
+  EXPECT_DOUBLE_EQ(rate(9), 2.0);
+  EXPECT_DOUBLE_EQ(rate(10), 2.0);
+  EXPECT_DOUBLE_EQ(rate(60), 1.25);  // halfway between peak and floor
+  EXPECT_NEAR(rate(35), 0.5 + 1.5 * (1 + std::sqrt(0.5)) / 2, 1e-15);
+  EXPECT_DOUBLE_EQ(rate(110), 0.5);
+  EXPECT_DOUBLE_EQ(rate(100000), 0.5);
+  for (std::int64_t step = 10; step < 110; ++step) EXPECT_GT(rate(step), rate(step + 1));
+  EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(0, 0, 10, 3.0), 3.0);
+  EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(5, 10, 5, 1.0), 0.6);  // a warm-up longer than the training
+  EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(0, 0, 0, 1.0, 0.1), 0.1);
+}
+
+}  // namespace

@@ -1,0 +1,59 @@
+#include "check.hpp"
+
+#include <tessera/ops/attention.hpp>
+
+namespace ts = tessera;
+using namespace programs;
+
+namespace {
+
+// Batch, heads and queries lie anywhere; so do the dims that attention wants whole.
+TEST(Programs, AttentionOfPositionsBefore) {
+  const auto f = [](const auto& x) {
+    const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
+    return std::tuple(energy(y), y);
+  };
+  const Argument part = values("bthe");
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
+      with_gradient(f), {.arguments = {part, part, part}, .cases = 60, .tolerance = 5e-5}, 31);
+}
+
+TEST(Programs, AttentionToOthersInDouble) {
+  const auto f = [](const auto& x) {
+    const auto y = ts::attention(std::get<0>(x), std::get<1>(x), std::get<2>(x), 0.5);
+    return std::tuple(energy(y), y);
+  };
+  using D = Tensor<4, double>;
+  expect_equal_on_all_meshes<std::tuple<D, D, D>>(
+      with_gradient(f),
+      {.arguments = {values<double>("bthe"), values<double>("bshe"), values<double>("bshv")}, .cases = 60}, 32);
+}
+
+TEST(Programs, AttentionOfShardsThatMayBeEmpty) {
+  const auto f = [](const auto& q, const auto& k, const auto& v) { return ts::causal_attention(q, k, v); };
+  expect_equal_on_all_meshes<Tensor<4>, Tensor<4>, Tensor<4>>(
+      f,
+      {.arguments = {values("bthe"), values("bshe"), values("bshv")},
+       .cases = 40,
+       .tolerance = 5e-5,
+       .may_be_empty = true},
+      33);
+}
+
+// Long enough for several tiles, and for ranges of keys that are added up.
+TEST(Programs, LongAttention) {
+  const auto f = [](const auto& x) {
+    const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
+    return std::tuple(energy(y), y);
+  };
+  const Argument part = values("bthe");
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
+      with_gradient(f),
+      {.arguments = {part, part, part},
+       .cases = 4,
+       .tolerance = 1e-4,
+       .extents = {{'b', {1}}, {'t', {530, 640}}, {'h', {1, 2}}, {'e', {8, 20}}}},
+      34);
+}
+
+}  // namespace

@@ -1,0 +1,351 @@
+#include "check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iomanip>
+#include <limits>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include <tessera/partition/explain.hpp>
+#include <tessera/partition/make_plan.hpp>
+#include <tessera/partition/verify_plan.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
+
+#include "../../support/oracle.hpp"
+
+namespace programs {
+namespace {
+
+namespace ts = tessera;
+using oracle::Array;
+using Random = std::mt19937;
+using Extents = std::map<char, std::int64_t>;
+
+std::int64_t below(Random& random, std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(n)); }
+
+/// 1 to 16 devices on up to three axes; now and then 64 or none of them.
+ts::Mesh random_mesh(Random& random, int least_axes) {
+  const char* names[] = {"x", "y", "z"};
+  ts::AxisTable axes;
+  const auto shape = below(random, 24);
+  if (shape == 0) {
+    for (int axis = 0; axis < 3; ++axis) axes.push_back({names[axis], 4});
+  } else if (shape == 1) {
+    for (int axis = 0; axis < 2; ++axis) axes.push_back({names[axis], 8});
+  } else {
+    const int rank = std::max<int>(least_axes, static_cast<int>(below(random, 4)));
+    std::int64_t devices = 1;
+    for (int axis = 0; axis < rank; ++axis) {
+      const auto size = 1 + below(random, std::min<std::int64_t>(16 / devices, axis == 0 && rank == 1 ? 16 : 4));
+      axes.push_back({names[axis], static_cast<int>(size)});
+      devices *= size;
+    }
+  }
+  ts::DeviceOrder order;
+  if (below(random, 4) == 0) {
+    for (int device = 0; device < static_cast<int>(ts::Mesh(axes).size()); ++device) order.push_back(device);
+    std::shuffle(order.begin(), order.end(), random);
+  }
+  return ts::Mesh(axes, order);
+}
+
+/// Gives each axis to a random dim, or to none; in one of five specs the tensor is only stored that way.
+ts::PartitionSpec random_spec(Random& random, const ts::Mesh& mesh, int rank) {
+  ts::Sharding sharding = ts::replicated(rank);
+  std::vector<std::uint8_t> axes;
+  for (int axis = 0; axis < mesh.rank(); ++axis) axes.push_back(static_cast<std::uint8_t>(axis));
+  std::shuffle(axes.begin(), axes.end(), random);
+  for (std::uint8_t axis : axes)
+    if (const auto dim = below(random, rank + 1); dim < rank) sharding.dims[dim].push_back(axis);
+  const ts::PartitionSpec spec = ts::spec_of(sharding, mesh);
+  return below(random, 5) == 0 ? spec.gathered_on_use() : spec;
+}
+
+Extents random_extents(Random& random, const Check& check) {
+  static constexpr std::int64_t usual[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 19};
+  Extents extents{{'L', 1 + below(random, 5)}};
+  const bool empty = check.may_be_empty && below(random, 6) == 0;
+  const bool long_row = below(random, 12) == 0;
+  for (const Argument& argument : check.arguments)
+    for (const char letter : argument.dims) {
+      if (extents.contains(letter)) continue;
+      std::int64_t extent = usual[below(random, 11)];
+      if (empty && below(random, 3) == 0) extent = 0;
+      else if (long_row && below(random, 4) == 0) extent = 16 + below(random, 60);
+      extents[letter] = extent;
+    }
+  for (const auto& [letter, choices] : check.extents)
+    extents[letter] = choices[static_cast<std::size_t>(below(random, static_cast<std::int64_t>(choices.size())))];
+  for (const auto& [letter, factors] : check.products) {
+    extents[letter] = 1;
+    for (const char factor : factors) extents[letter] *= extents.at(factor);
+  }
+  return extents;
+}
+
+template <class F>
+void with_type(ts::DType dtype, F&& f) {
+  ts::dispatch(dtype, f, [] { throw std::logic_error("check: a dtype without arithmetic"); });
+}
+
+/// The extremes of nothing are the ends of a type, which for integers are not infinite.
+void represent_extremes(ts::DType dtype, Array& value) {
+  if (ts::is_floating(dtype)) return;
+  with_type(dtype, [&]<class T>() {
+    for (double& v : value.data)
+      if (std::isinf(v)) v = static_cast<double>(v > 0 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest());
+  });
+}
+
+double rounded(ts::DType dtype, double value) {
+  if (dtype == ts::DType::f32) return static_cast<double>(static_cast<float>(value));
+  if (dtype == ts::DType::f64) return value;
+  if (dtype == ts::DType::bool_) return value > 0;
+  return std::floor(value);
+}
+
+/// Half of the cases have few distinct values: ties, zeros, and sums without rounding.
+Array random_argument(Random& random, const Argument& argument, const Extents& extents, bool coarse) {
+  if (argument.is_dim) return Array::number(static_cast<double>(extents.at(argument.dims[0])));
+  std::uniform_real_distribution<double> draw(argument.low, argument.high);
+  if (argument.is_scalar) return Array::number(draw(random));
+  ts::Shape shape;
+  if (argument.stacked) shape.push_back(extents.at('L'));
+  for (const char letter : argument.dims) shape.push_back(extents.at(letter));
+  Array made(shape);
+  for (double& value : made.data) {
+    if (argument.below != 0) {
+      value = static_cast<double>(below(random, extents.at(argument.below)));
+      continue;
+    }
+    value = draw(random);
+    if (coarse) value = std::clamp(std::round(value * 4) / 4, argument.low, argument.high);
+    value = rounded(argument.dtype, value);
+  }
+  return made;
+}
+
+ts::StoragePtr store(const ts::Mesh& mesh, ts::DType dtype, const ts::PartitionSpec& spec, const ts::Shape& shape,
+                     const double* from) {
+  ts::StoragePtr made(new ts::TensorStorage(mesh, dtype, shape, ts::resolve(spec, mesh, static_cast<int>(shape.size()))));
+  with_type(dtype, [&]<class T>() {
+    const auto count = static_cast<std::size_t>(ts::volume(shape));
+    const std::unique_ptr<T[]> host(new T[count + 1]);
+    for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<T>(from[i]);
+    ts::detail::copy_from_host(*made, host.get(), ts::kernels::contiguous_strides(shape));
+  });
+  return made;
+}
+
+ts::Leaf store(const ts::Mesh& mesh, const Argument& argument, const ts::PartitionSpec& spec, const Array& value) {
+  ts::Leaf leaf;
+  leaf.is_number = argument.is_dim || argument.is_scalar;
+  if (leaf.is_number) {
+    leaf.number = value.data[0];
+    return leaf;
+  }
+  leaf.stacked = argument.stacked;
+  ts::Shape shape = value.shape;
+  if (argument.stacked) shape.erase(0);
+  const std::int64_t layers = argument.stacked ? value.shape[0] : 1;
+  for (std::int64_t l = 0; l < layers; ++l)
+    leaf.layers.push_back(store(mesh, argument.dtype, spec, shape, value.data.data() + l * ts::volume(shape)));
+  return leaf;
+}
+
+Array load(const ts::Leaf& leaf) {
+  if (leaf.is_number) return Array::number(leaf.number);
+  Array all;
+  all.shape = leaf.layers[0]->shape();
+  if (leaf.stacked) all.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
+  for (const ts::StoragePtr& layer : leaf.layers)
+    with_type(layer->dtype(), [&]<class T>() {
+      const auto count = static_cast<std::size_t>(ts::volume(layer->shape()));
+      const std::unique_ptr<T[]> host(new T[count + 1]);
+      ts::detail::copy_to_host(*layer, host.get());
+      all.data.insert(all.data.end(), host.get(), host.get() + count);
+    });
+  return all;
+}
+
+double draw_philox(const ts::Node& node, double number, int layer, std::int64_t index) {
+  const ts::RandomDraw draw = ts::RandomDraw::of(node);
+  std::uint64_t key = ts::kernels::fold_in(static_cast<std::uint64_t>(number), draw.stream);
+  if (layer >= 0) key = ts::kernels::fold_in(key, static_cast<std::uint64_t>(layer) + 1);
+  double value = 0;
+  with_type(node.dtype, [&]<class T>() {
+    T one{};
+    ts::kernels::fill_random(node.dtype, draw.distribution, &one, {1}, key, {index + 1}, {index}, {1});
+    value = static_cast<double>(one);
+  });
+  return value;
+}
+
+/// Moves what is computed with rounding by as much as the rounding could.
+class Rounding {
+ public:
+  explicit Rounding(std::uint32_t seed) : random_(seed) {}
+  void operator()(const ts::Node& node, Array& value, const Array& terms) {
+    const ts::OpRow& row = ts::row_of(node.op);
+    const bool rounds = row.kind == ts::OpKind::contraction || node.op == ts::Op::sum ||
+                        (row.kind == ts::OpKind::elementwise && node.op != ts::Op::select && node.op != ts::Op::broadcast);
+    if (!rounds || !ts::is_floating(node.dtype)) return;
+    const double unit = node.dtype == ts::DType::f32 ? 0x1p-23 : 0x1p-52;
+    const std::vector<double> size = terms.data;
+    for (std::size_t i = 0; i < size.size(); ++i) value.data[i] += unit * draw_(random_) * size[i];
+  }
+
+ private:
+  Random random_;
+  std::uniform_real_distribution<double> draw_{-1, 1};
+};
+
+double largest(const Array& value, double least) {
+  for (const double v : value.data)
+    if (std::isfinite(v)) least = std::max(least, std::fabs(v));
+  return least;
+}
+
+/// What differs between a result and what it should be by more than `tolerance` of its largest element; empty when
+/// nothing does. Arguments are of the size of 1: what is far smaller is what a sum has left.
+std::string difference(const Array& got, const Array& want, double tolerance) {
+  if (!(got.shape == want.shape)) return "shape";
+  const double scale = largest(want, 0.1);
+  for (std::size_t i = 0; i < want.data.size(); ++i) {
+    const double a = got.data[i], b = want.data[i];
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (std::isfinite(b) && std::fabs(a - b) <= tolerance * scale + 1e-30) continue;
+    std::ostringstream text;
+    text << std::setprecision(12) << "element " << i << " of " << want.data.size() << ": " << a << ", not " << b
+         << "; largest " << scale;
+    return text.str();
+  }
+  return {};
+}
+
+class Case {
+ public:
+  Case(const ts::CompiledProgram& program, const Check& check, std::uint32_t seed, const Placed* placed = nullptr)
+      : program_(program), check_(check), placed_(placed), seed_(seed), random_(seed) {}
+
+  void run() {
+    const Extents extents = random_extents(random_, check_);
+    const bool coarse = below(random_, 2) == 0;
+    for (const Argument& argument : check_.arguments)
+      arguments_.push_back(random_argument(random_, argument, extents, coarse));
+    std::vector<Array> want = oracle::run(program_.program, arguments_, draw_philox);
+    for (std::size_t k = 0; k < want.size(); ++k) represent_extremes(output(k).dtype, want[k]);
+    std::vector<Array> first;
+    std::vector<double> allowed;
+    for (std::size_t k = 0; k < want.size(); ++k) allowed.push_back(tolerance(k));
+    for (int round = 0; round < 2 && !testing::Test::HasFailure(); ++round) {
+      const std::vector<Array> got = run_on(placed_ != nullptr ? placed_->mesh : random_mesh(random_, check_.least_axes));
+      if (testing::Test::HasFailure()) return;
+      ASSERT_EQ(got.size(), want.size()) << text_;
+      for (std::size_t k = 0; k < want.size(); ++k) {
+        double& bound = allowed[k];
+        if (!difference(got[k], want[k], bound).empty()) bound = conditioned(k, want[k]);
+        EXPECT_EQ(difference(got[k], want[k], bound), "") << "result " << k << "\n" << text_;
+        if (round == 1) {
+          EXPECT_EQ(difference(got[k], first[k], 2 * bound), "") << "result " << k << " on two meshes\n" << text_;
+        }
+      }
+      first = got;
+    }
+  }
+
+ private:
+  const ts::CompiledProgram& program_;
+  const Check& check_;
+  const Placed* placed_;
+  std::uint32_t seed_;
+  Random random_;
+  std::vector<Array> arguments_;
+  std::vector<std::vector<Array>> rounded_;
+  std::string text_;
+
+  const ts::Node& output(std::size_t k) const {
+    const ts::GraphView& graph = program_.program.main();
+    return graph[graph.outputs[k]];
+  }
+  double tolerance(std::size_t k) const {
+    const ts::Node& node = output(k);
+    if (node.op == ts::Op::random || !ts::is_floating(node.dtype)) return 0;
+    return node.dtype == ts::DType::f32 ? check_.tolerance : check_.tolerance * 1e-7;
+  }
+
+  /// The tolerance of a result in which large values cancel: what rounding in the dense program leaves of it. Bounded,
+  /// so that a comparison that goes the other way excuses nothing.
+  double conditioned(std::size_t k, const Array& want) {
+    if (tolerance(k) == 0) return 0;
+    if (rounded_.empty())
+      for (std::uint32_t n = 0; n < 4; ++n)
+        rounded_.push_back(oracle::run(program_.program, arguments_, draw_philox, Rounding(seed_ + n)));
+    double moved = 0;
+    for (const std::vector<Array>& rounded : rounded_)
+      for (std::size_t i = 0; i < want.data.size(); ++i) moved = std::max(moved, std::fabs(rounded[k].data[i] - want.data[i]));
+    return std::clamp(8 * moved / largest(want, 0.1), tolerance(k), 1000 * tolerance(k));
+  }
+
+  std::vector<Array> run_on(const ts::Mesh& mesh) {
+    text_ = ts::concat_text("case ", seed_, " on ", mesh.text(), "\n");
+    std::vector<ts::Leaf> leaves;
+    for (std::size_t i = 0; i < arguments_.size(); ++i) {
+      const Argument& argument = check_.arguments[i];
+      const ts::PartitionSpec spec = placed_ != nullptr ? placed_->specs.at(i)
+                                                        : random_spec(random_, mesh, static_cast<int>(argument.dims.size()));
+      leaves.push_back(store(mesh, argument, spec, arguments_[i]));
+      text_ += leaves.back().is_number ? ts::concat_text("  ", leaves.back().number, "\n")
+                                       : ts::concat_text("  ", argument.stacked ? "stacked " : "",
+                                                         ts::shape_text(argument.dtype, arguments_[i].shape), spec.text(), "\n");
+    }
+    // A program may take over what nobody else holds; what is held stays as it is.
+    const bool held = below(random_, 2) == 0;
+    const std::vector<ts::Leaf> copies = held ? leaves : std::vector<ts::Leaf>{};
+    std::vector<Array> got;
+    try {
+      ts::Mesh found{};
+      const std::vector<ts::ArgumentInfo> infos = ts::detail::describe(program_, leaves, found);
+      ts::Plan plan =
+          ts::make_plan(program_.program, program_.units, found, infos.data(), static_cast<int>(infos.size()));
+      if (std::getenv("TESSERA_CASE") != nullptr) text_ += ts::explain(plan, program_.program, program_.units);
+      ts::verify_plan(plan, program_.program, program_.units);
+      ts::runtime::Executable executable(program_, std::move(plan));
+      for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
+      if (held) {
+        for (std::size_t i = 0; i < leaves.size(); ++i)
+          EXPECT_EQ(difference(load(copies[i]), arguments_[i], 0), "") << "argument " << i << " was written to\n" << text_;
+        std::size_t k = 0;
+        for (const ts::Leaf& leaf : executable.run(leaves)) {
+          EXPECT_EQ(difference(load(leaf), got[k], 0), "") << "result " << k << " of a second run\n" << text_;
+          ++k;
+        }
+      }
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << e.what() << "\n" << text_;
+    }
+    return got;
+  }
+};
+
+}  // namespace
+
+void check_program(const tessera::CompiledProgram& program, const Check& check, std::uint32_t seed) {
+  if (const char* one = std::getenv("TESSERA_CASE"))
+    return Case(program, check, static_cast<std::uint32_t>(std::strtoul(one, nullptr, 10))).run();
+  const char* more = std::getenv("TESSERA_CASES");
+  const char* from = std::getenv("TESSERA_FIRST_CASE");
+  const int cases = more == nullptr ? check.cases : std::atoi(more), first = from == nullptr ? 0 : std::atoi(from);
+  for (int i = first; i < first + cases && !testing::Test::HasFailure(); ++i)
+    Case(program, check, seed * 100000 + static_cast<std::uint32_t>(i)).run();
+}
+
+void check_placed(const tessera::CompiledProgram& program, const Check& check, const Placed& placed) {
+  Case(program, check, 1, &placed).run();
+}
+
+}  // namespace programs

@@ -1,0 +1,175 @@
+// The examples of docs/tensors.md, in its order. The last test compares the two texts.
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <xtensor/xbuilder.hpp>
+#include <xtensor/xmath.hpp>
+#include <xtensor/xtensor.hpp>
+
+#include <tessera/interop/eigen.hpp>
+#include <tessera/interop/range_v3.hpp>
+#include <tessera/interop/xtensor.hpp>
+#include <tessera/tessera.hpp>
+
+#include "../base/expect_error.hpp"
+
+namespace ts = tessera;
+
+constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
+
+namespace {
+
+/// What is written to std::cout while it lives.
+class Output {
+ public:
+  Output() : before_(std::cout.rdbuf(text_.rdbuf())) {}
+  ~Output() { std::cout.rdbuf(before_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  std::streambuf* before_;
+};
+
+}  // namespace
+
+TEST(tensors_page, runs) {
+  auto small = ts::shard<float>({{1, 2.5}, {3, 4.25}, {5, 6}}, mesh, {"data"});   // [3/data, 2]
+
+  std::vector<double> values(12 * 64, 0.5);
+  auto x = ts::shard(values, {12, 64}, mesh, {"data", "model"});                  // [12/data, 64/model]
+
+  auto w = ts::zeros<float>({64, 256}, mesh, {ts::none, "model"});
+  auto b = ts::full<float>({256}, 0.1f, mesh, {"model"});
+  auto scale = ts::full<float, 0>({}, 2.f, mesh);
+  auto positions = ts::arange<std::int32_t>(128, mesh);
+  EXPECT_EQ(ts::size(w) + ts::size(b) + ts::size(positions), 64 * 256 + 256 + 128);
+
+  auto [up, down] = ts::split<2>(ts::Key(42));
+  auto w1 = ts::normal<float>(up, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);      // mean, deviation
+  auto w2 = ts::uniform<float>(down, {256, 64}, mesh, {"model"}, -0.1f, 0.1f);          // [low, high)
+  auto layer_key = ts::fold_in(ts::Key(42), 7);                                         // of layer 7
+  EXPECT_FALSE(layer_key == up);
+  EXPECT_EQ(ts::shape(w2), (ts::Shape{256, 64}));
+
+  auto elsewhere = ts::normal<float>(up, {64, 256}, ts::Mesh({{"x", 16}}), {"x"}, 0, 0.02f);
+  bool equal = ts::to_host(elsewhere) == ts::to_host(w1);                               // true
+  EXPECT_TRUE(equal);
+
+  {
+    Output output;
+    std::cout << small << "\n";
+    EXPECT_EQ(output.text(), R"([[1.   2.5 ]
+ [3.   4.25]
+ [5.   6.  ]]
+f32[3,2]{data,-} on mesh(data=2,model=2)
+)");
+  }
+  EXPECT_EQ(ts::to_string(small, {.edge_items = 2, .precision = 3}), ts::to_string(small));
+
+  ts::shape(small);             // {3, 2}
+  ts::size(small);              // 6
+  ts::sharding(small);          // dim 0 over axis 0
+  ts::mesh(small);              // mesh
+  ts::layout_text(small);       // "f32[3,2]{data,-}"
+  EXPECT_EQ(ts::shape(small), (ts::Shape{3, 2}));
+  EXPECT_EQ(ts::size(small), 6);
+  EXPECT_EQ(ts::sharding(small).dims[0], ts::AxisList{0});
+  EXPECT_EQ(ts::mesh(small), mesh);
+  EXPECT_EQ(ts::layout_text(small), "f32[3,2]{data,-}");
+
+  std::vector<float> host = ts::to_host(small);      // row-major
+  std::vector<double> buffer(12 * 64);
+  ts::to_host(x, buffer);                            // into memory that is there
+  float two = ts::item(scale);                       // of one element, such as a loss
+  EXPECT_EQ(host, (std::vector<float>{1, 2.5, 3, 4.25, 5, 6}));
+  EXPECT_EQ(buffer, values);
+  EXPECT_EQ(two, 2.f);
+
+  {
+    Output output;
+    for (const auto& shard : ts::local_shards(small))
+      std::cout << "device " << shard.device << ", replica " << shard.replica_id << ", " << ts::text(shard.box) << ", "
+                << shard.data.size() << " elements\n";
+    EXPECT_EQ(output.text(), R"(device 0, replica 0, [0:2,0:2], 4 elements
+device 1, replica 1, [0:2,0:2], 4 elements
+device 2, replica 0, [2:3,0:2], 2 elements
+device 3, replica 1, [2:3,0:2], 2 elements
+)");
+  }
+
+  ts::device_bytes(small, 0);   // 16
+  ts::stored_bytes(small);      // 24
+  EXPECT_EQ(ts::device_bytes(small, 0), 16);
+  EXPECT_EQ(ts::stored_bytes(small), 24);
+
+  auto again = ts::from_local_shards(mesh, {"data"}, {3, 2}, ts::local_shards(small));
+  EXPECT_EQ(ts::to_host(again), host);
+
+  auto columns = ts::reshard(small, {ts::none, "model"});              // the same value, split by columns
+  auto moved = ts::reshard(small, ts::Mesh({{"x", 3}}), {"x"});        // on another mesh
+  EXPECT_EQ(ts::to_host(columns), host);
+  EXPECT_EQ(ts::to_host(moved), host);
+
+  auto first = ts::rows_of(x, {0, 5});                                 // rows 0 to 4, the same spec
+  EXPECT_EQ(ts::shape(first), (ts::Shape{5, 64}));
+  std::vector<std::int64_t> sizes;
+  for (auto batch : ts::views::batches(values, {12, 64}, 5, mesh, {"data"}, ts::Ragged::keep))
+    sizes.push_back(ts::shape(batch)[0]);                              // 5, 5, 2
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{5, 5, 2}));
+
+  Eigen::MatrixXf matrix = Eigen::MatrixXf::Random(6, 4);              // column-major, indices stay what they are
+  auto from_eigen = ts::shard(matrix, mesh, {"data", "model"});        // ShardedTensor<float, 2>
+  auto back = ts::to_eigen<Eigen::MatrixXf>(from_eigen);
+  auto corner = ts::eigen_view(ts::local_shards(from_eigen)[0]);       // Eigen::Map of what device 0 holds
+  EXPECT_EQ(back, matrix);
+  EXPECT_EQ(corner, matrix.topLeftCorner(3, 2));
+
+  xt::xtensor<double, 3> array = xt::ones<double>({4, 3, 2});
+  auto from_xtensor = ts::shard(array * 2.0, mesh, {"data"});          // expressions are evaluated
+  auto as_array = ts::to_xtensor(from_xtensor);
+  EXPECT_EQ(as_array, array * 2.0);
+
+  const auto mistake = [&] {
+    ts::shard(values, {12, 65}, mesh);
+  };
+  tessera_test::expect_error(ts::errc::host_data, mistake,
+                             R"([shard] element count: 768 values for f64[12,65], which has 780 at )");
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string without_indent(const std::string& line) {
+  const std::size_t first = line.find_first_not_of(' ');
+  return first == std::string::npos ? "" : line.substr(first);
+}
+
+}  // namespace
+
+TEST(tensors_page, holds_the_lines_of_this_file) {
+  const std::filesystem::path here = __FILE__;
+  const auto page = lines_of(here.parent_path() / "../../../docs/tensors.md");
+  std::string code;
+  for (const std::string& line : lines_of(here)) code += without_indent(line) + "\n";
+  int checked = 0;
+  for (const std::string& line : page) {
+    if (!line.starts_with("    ") || line.find("train.cpp:41") != std::string::npos) continue;
+    EXPECT_NE(code.find(without_indent(line)), std::string::npos) << "not in doc_test.cpp: " << line;
+    ++checked;
+  }
+  EXPECT_GT(checked, 50);
+}
