@@ -1,0 +1,45 @@
+// Matrix products, alone and as a layer: gelu(x w + bias) + residual.
+
+#include "harness.hpp"
+#include "ours.hpp"
+
+#include <tessera/tessera.hpp>
+
+namespace ts = tessera;
+
+namespace {
+
+using compare::Array;
+using compare::GemmShape;
+
+constexpr GemmShape shapes[] = {
+    {512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}, {2048, 3072, 768}, {2048, 768, 3072}};
+
+constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul(a, b); });
+constexpr auto layer =
+    ts::compile([](auto x, auto w, auto bias, auto residual) { return ts::gelu(ts::matmul(x, w) + bias) + residual; });
+
+void rows(compare::Harness& harness) {
+  const ts::Mesh mesh({{"data", 1}});
+  for (const GemmShape& s : shapes) {
+    const double elements = double(s.m) * s.k + double(s.k) * s.n + double(s.m) * s.n;
+    const std::string gemm = harness.row("gemm/" + s.text()), linear = harness.row("linear/" + s.text());
+    if (gemm.empty() && linear.empty()) continue;
+    const Array a(std::int64_t{s.m} * s.k, 1), b(std::int64_t{s.k} * s.n, 2);
+    const auto x = ts::shard(a, {s.m, s.k}, mesh), w = ts::shard(b, {s.k, s.n}, mesh);
+    if (!gemm.empty())
+      harness.measure(gemm, {s.flops(), 4 * elements}, compare::tensor_task(product, x, w),
+                      [&](compare::Peer& peer) { return peer.gemm(s, a.data(), b.data()); });
+    if (!linear.empty()) {
+      const Array bias(s.n, 3), residual(std::int64_t{s.m} * s.n, 4);
+      harness.measure(
+          linear, {s.flops(), 4 * (elements + double(s.m) * s.n)},
+          compare::tensor_task(layer, x, w, ts::shard(bias, {s.n}, mesh), ts::shard(residual, {s.m, s.n}, mesh)),
+          [&](compare::Peer& peer) { return peer.linear(s, a.data(), b.data(), bias.data(), residual.data()); });
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return compare::run(argc, argv, {"onednn", "openblas", "eigen"}, rows); }

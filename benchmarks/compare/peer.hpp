@@ -1,0 +1,110 @@
+#ifndef TESSERA_BENCHMARKS_COMPARE_PEER_HPP
+#define TESSERA_BENCHMARKS_COMPARE_PEER_HPP
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+// What a library that one would pick instead can do. This header knows neither it nor ours.
+namespace compare {
+
+/// One way of doing the work of a row, on data that was prepared before.
+struct Task {
+  /// Does it so many times, and returns the seconds of all of them.
+  std::function<double(int repeats)> seconds;
+  /// What the last run computed, to be held against what others did. Empty when that can't be compared.
+  std::function<std::vector<float>()> result;
+
+  Task() = default;
+  template <class Run>
+    requires std::is_invocable_v<Run&>
+  explicit Task(Run run, std::function<std::vector<float>()> result_of_run = {})
+      : seconds([run = std::move(run)](int repeats) mutable {
+          const auto start = std::chrono::steady_clock::now();
+          for (int i = 0; i < repeats; ++i) run();
+          return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        }),
+        result(std::move(result_of_run)) {}
+
+  explicit operator bool() const { return static_cast<bool>(seconds); }
+};
+
+/// c [m, n] = a [m, k] b [k, n], row-major.
+struct GemmShape {
+  int m, n, k;
+
+  std::string text() const {
+    return m == n && n == k ? std::to_string(m) : std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+  }
+  double flops() const { return 2.0 * m * n * k; }
+};
+
+/// Arrays are [batch, time, heads, width].
+struct AttentionShape {
+  int batch, heads, time, width;
+
+  std::int64_t size() const { return std::int64_t{batch} * heads * time * width; }
+};
+
+/// The network that is trained: GELU between three linear layers, mean squared error, plain gradient descent.
+struct MlpShape {
+  int batch = 256, in = 1024, hidden = 4096, out = 1024;
+};
+
+/// A GPT of 5.3 million parameters, cross entropy, AdamW.
+struct GptShape {
+  int batch = 8, time = 256, classes = 4096, features = 256, heads = 4, layers = 4;
+};
+
+/// gelu(scale x + shift) mask + x: thirteen operations on each element.
+struct ChainInput {
+  std::int64_t size;
+  const float *x, *mask;
+  float scale, shift;
+};
+
+/// A peer. Each function prepares a task, or returns none where the library has no such thing. Arrays that are passed
+/// in outlive the task.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  /// Called once, before anything else.
+  virtual void set_threads(int /*threads*/) {}
+
+  virtual Task gemm(const GemmShape&, const float* /*a*/, const float* /*b*/) { return {}; }
+  /// gelu(x w + bias) + residual.
+  virtual Task linear(const GemmShape&, const float* /*x*/, const float* /*w*/, const float* /*bias*/,
+                      const float* /*residual*/) {
+    return {};
+  }
+  virtual Task chain(const ChainInput&) { return {}; }
+  virtual Task softmax(int /*rows*/, int /*columns*/, const float* /*x*/) { return {}; }
+  virtual Task layer_norm(int /*rows*/, int /*columns*/, const float* /*x*/, const float* /*gain*/,
+                          const float* /*bias*/) {
+    return {};
+  }
+  /// Causal attention and its gradients in the direction `g`; the result is the gradient of q.
+  virtual Task attention(const AttentionShape&, const float* /*q*/, const float* /*k*/, const float* /*v*/,
+                         const float* /*g*/) {
+    return {};
+  }
+  virtual Task mlp_step(const MlpShape&) { return {}; }
+  virtual Task gpt_step(const GptShape&) { return {}; }
+  /// Of two small square matrices.
+  virtual Task small_add(int /*n*/, const float* /*a*/, const float* /*b*/) { return {}; }
+  virtual Task small_matmul(int /*n*/, const float* /*a*/, const float* /*b*/) { return {}; }
+  /// Among so many devices; `bytes` is the size of the array that is reduced or gathered.
+  virtual Task all_reduce(int /*devices*/, std::int64_t /*bytes*/) { return {}; }
+  virtual Task reduce_scatter(int /*devices*/, std::int64_t /*bytes*/) { return {}; }
+  virtual Task all_gather(int /*devices*/, std::int64_t /*bytes*/) { return {}; }
+};
+
+/// What a peer's module exports, as `compare_peer`.
+using MakePeer = Peer*();
+
+}  // namespace compare
+
+#endif

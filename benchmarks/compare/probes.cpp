@@ -1,0 +1,87 @@
+#include "probes.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+#include <xsimd/xsimd.hpp>
+
+#include <tessera/runtime/buffer.hpp>
+#include <tessera/runtime/team.hpp>
+
+namespace compare {
+
+namespace {
+
+using Lanes = xsimd::batch<float>;
+
+constexpr int chains = 12, rounds = 100'000, pieces_per_thread = 8;
+
+// Accumulators are variables of their own: an array of them would live in memory.
+template <class... Accumulators> float multiply_add(Lanes factor, Lanes addend, Accumulators... sums) {
+  static_assert(sizeof...(sums) == chains);
+  for (int i = 0; i < rounds; ++i) ((sums = xsimd::fma(sums, factor, addend)), ...);
+  return (sums + ...).get(0);
+}
+
+// Chains that begin alike would be merged into one.
+template <int... I> float multiply_add_piece(float start, std::integer_sequence<int, I...>) {
+  return multiply_add(Lanes(0.999f), Lanes(1e-3f), Lanes(start + static_cast<float>(I))...);
+}
+
+constexpr std::int64_t line = 64;
+
+void copy_cached(char* to, const char* from, std::int64_t bytes) {
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+/// Past the caches, which need not read first what is overwritten: faster when the whole doesn't fit them.
+void copy_streaming(char* to, const char* from, std::int64_t bytes) {
+#ifdef __AVX__
+  for (std::int64_t i = 0; i < bytes; i += 32)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm256_load_si256(reinterpret_cast<const __m256i*>(from + i)));
+  _mm_sfence();
+#else
+  copy_cached(to, from, bytes);
+#endif
+}
+
+}  // namespace
+
+Probe fma_probe(int threads) {
+  const int pieces = pieces_per_thread * threads;
+  const auto run = [pieces] {
+    tessera::parallel_for(pieces, [](std::int64_t i) {
+      volatile float sink = multiply_add_piece(static_cast<float>(i), std::make_integer_sequence<int, chains>());
+      static_cast<void>(sink);
+    });
+  };
+  return {Task(run), 2.0 * chains * rounds * static_cast<double>(Lanes::size) * pieces};
+}
+
+Probe copy_probe(double bytes) {
+  const auto lines = static_cast<std::int64_t>(std::clamp(bytes / 2, 4096.0, 256e6)) / line;
+  const auto from = tessera::Buffer::allocate(lines * line), to = tessera::Buffer::allocate(lines * line);
+  std::memset(from->data(), 1, static_cast<std::size_t>(lines * line));
+  std::memset(to->data(), 1, static_cast<std::size_t>(lines * line));
+  const auto copy_with = [&](void (*copy)(char*, const char*, std::int64_t)) {
+    return Task([=] {
+      tessera::parallel_ranges(lines, tessera::Cost::bytes(2 * line), [&](std::int64_t begin, std::int64_t end) {
+        copy(to->as<char>() + begin * line, from->as<char>() + begin * line, (end - begin) * line);
+      });
+    });
+  };
+  const Task plain = copy_with(copy_cached), streaming = copy_with(copy_streaming);
+  const auto best_time = [](const Task& task) {
+    double best = task.seconds(1);
+    for (int i = 0; i < 3; ++i) best = std::min(best, task.seconds(1));
+    return best;
+  };
+  return {best_time(streaming) < best_time(plain) ? streaming : plain, 2.0 * static_cast<double>(lines * line)};
+}
+
+}  // namespace compare

@@ -1,0 +1,55 @@
+#ifndef TRAIN_GPT_GENERATE_HPP
+#define TRAIN_GPT_GENERATE_HPP
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "data.hpp"
+#include "draw.hpp"
+#include "gpt.hpp"
+
+namespace train_gpt {
+
+/// Continues a text character by character, each seen by the model as soon as it is drawn.
+class Generator {
+ public:
+  Generator(const Gpt& model, Tokens prompt, int context, double temperature, ts::Key key)
+      : model_(model),
+        mesh_(ts::mesh(model.norm.gain)),
+        text_(std::move(prompt)),
+        context_(static_cast<std::size_t>(context)),
+        temperature_(temperature),
+        key_(key) {}
+
+  std::int32_t next() {
+    // The window has one shape whatever there is to see, so one plan serves all: what follows the text is not looked
+    // at.
+    const std::size_t seen = std::min(text_.size(), context_);
+    Tokens window(text_.end() - static_cast<std::ptrdiff_t>(seen), text_.end());
+    window.resize(context_, 0);
+    const std::vector<float> logits =
+        ts::to_host(predict(model_, ts::shard(window, {1, context_}, mesh_)));  // [1, T, V]
+    const std::size_t classes = logits.size() / context_;
+    const double chance = std::ldexp(static_cast<double>(ts::fold_in(key_, drawn_++).seed >> 11), -53);
+    text_.push_back(draw(std::span(logits).subspan((seen - 1) * classes, classes), temperature_, chance));
+    return text_.back();
+  }
+
+ private:
+  const Gpt& model_;
+  ts::Mesh mesh_;
+  Tokens text_;
+  std::size_t context_;
+  double temperature_;
+  ts::Key key_;
+  std::uint64_t drawn_ = 0;
+};
+
+}  // namespace train_gpt
+
+#endif

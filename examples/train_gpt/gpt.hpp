@@ -1,0 +1,79 @@
+#ifndef TRAIN_GPT_GPT_HPP
+#define TRAIN_GPT_GPT_HPP
+
+#include <array>
+#include <tuple>
+
+#include "options.hpp"
+
+#include <tessera/tessera.hpp>
+
+namespace train_gpt {
+
+/// A GPT over characters. Nothing here knows of devices: this is the model as one would write it for one of them.
+struct Gpt {
+  ts::nn::Embedding<> characters;
+  ts::nn::Positions<> positions;
+  ts::Stack<ts::nn::Block<>> blocks;
+  ts::nn::LayerNorm<> norm;
+  ts::nn::Linear<float, false> head;
+
+  static constexpr std::array field_names{"characters", "positions", "blocks", "norm", "head"};
+
+  /// Characters [B, T] to logits of the next character, [B, T, V].
+  constexpr auto operator()(const auto& tokens) const {
+    const auto x = blocks(positions(characters(tokens)));  // [B, T, D]
+    return head(norm(x));
+  }
+};
+
+/// The one place where devices come in: how parameters and batches lie on the mesh.
+inline ts::nn::Layout layout_of(const Options& o) {
+  switch (o.strategy.strategy) {
+    case Strategy::dp:
+      return ts::nn::data_parallel(o.mesh);
+    case Strategy::fsdp:
+      return ts::nn::fsdp(o.mesh);
+    case Strategy::tp:
+      return ts::nn::tensor_parallel(o.mesh);
+    case Strategy::fsdp_tp:
+      return ts::nn::fsdp_tensor_parallel(o.mesh);
+    case Strategy::single:
+      break;
+  }
+  return ts::nn::single(o.mesh);
+}
+
+/// Random parameters, drawn straight into their shards: the same numbers on every mesh and in every layout.
+inline Gpt make_gpt(ts::Key key, int classes, const Options& o, const ts::nn::Layout& layout) {
+  const auto [characters, positions, blocks, head] = ts::split<4>(key);
+  const auto block = [&, key = blocks](int i) {
+    return ts::nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), o.dim, o.heads, 4 * o.dim, layout, o.layers);
+  };
+  return {ts::nn::embedding(characters, classes, o.dim, layout),
+          ts::nn::positions(positions, o.context, o.dim, layout),
+          {o.layers, block},
+          ts::nn::layer_norm(o.dim, layout),
+          ts::nn::linear<float, false>(head, o.dim, classes, layout, ts::nn::Role::head)};
+}
+
+struct TrainConfig {
+  ts::optim::AdamW adamw;
+  ts::Scalar clip;
+};
+
+/// One step of training: (model, state, loss) after a batch of inputs and targets, [B, T] each.
+inline constexpr auto train_step = ts::compile([](auto model, auto state, auto inputs, auto targets, auto config) {
+  const auto loss_of = [](const auto& m, const auto& x, const auto& t) { return ts::cross_entropy(m(x), t); };
+  const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, inputs, targets);
+  const auto [clipped, norm] = ts::clip_by_global_norm(gradient, config.clip);
+  const auto [next, next_state] = ts::adamw(model, clipped, state, config.adamw);
+  return std::tuple(next, next_state, loss);
+});
+
+/// Logits of the character after each position.
+inline constexpr auto predict = ts::compile([](auto model, auto tokens) { return model(tokens); });
+
+}  // namespace train_gpt
+
+#endif

@@ -1,0 +1,210 @@
+#ifndef TRAIN_GPT_OPTIONS_HPP
+#define TRAIN_GPT_OPTIONS_HPP
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <tessera/base/error.hpp>
+#include <tessera/mesh/mesh.hpp>
+
+namespace train_gpt {
+
+namespace ts = tessera;
+
+/// How the model lies on the mesh.
+enum class Strategy { single, dp, fsdp, tp, fsdp_tp };
+
+struct StrategyInfo {
+  Strategy strategy;
+  std::string_view name;
+  bool data, model;               ///< mesh axes that it shards over
+  std::string_view default_mesh;  ///< for a run without --mesh
+};
+inline constexpr StrategyInfo strategies[] = {
+    {Strategy::single, "single", false, false, ""},
+    {Strategy::dp, "dp", true, false, "data=2"},
+    {Strategy::fsdp, "fsdp", true, false, "data=2"},
+    {Strategy::tp, "tp", false, true, "model=2"},
+    {Strategy::fsdp_tp, "fsdp+tp", true, true, "data=2,model=2"},
+};
+
+struct Options {
+  std::vector<std::string> text;  ///< files; none: the project's own sources and docs
+  int layers = 2, dim = 64, heads = 4, context = 64;
+  int batch = 16, steps = 200, warmup = 20;
+  double lr = 5e-3, clip = 1;
+  std::uint64_t seed = 1;
+  StrategyInfo strategy = strategies[0];
+  ts::Mesh mesh;
+  int threads = 0;  ///< 0: those the machine has
+  std::string csv, svg;
+  bool explain = false;
+  int sample = 200;
+  std::string prompt;
+  double temperature = 0.8;
+};
+
+namespace detail {
+
+/// A number in [low, high]; unlike CLI::Range it takes no NaN, and says what was given.
+inline CLI::Validator between(double low, double high, const std::string& rule) {
+  return CLI::Validator(
+      [=](const std::string& text) -> std::string {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return {};
+        return "'" + text + "' is not " + rule;
+      },
+      "");
+}
+inline CLI::Validator whole(double low, double high) {
+  const auto text = [](double number) { return std::to_string(static_cast<long long>(number)); };
+  return between(low, high, "a number from " + text(low) + " to " + text(high));
+}
+/// CLI11 takes -1 for the largest number there is.
+inline CLI::Validator unsigned_number() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        std::uint64_t value = 0;
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (problem == std::errc() && end == text.data() + text.size()) return {};
+        return "'" + text + "' is not a number from 0 to 18446744073709551615";
+      },
+      "");
+}
+
+inline StrategyInfo strategy_named(const std::string& name) {
+  std::string known;
+  for (const StrategyInfo& info : strategies) {
+    if (info.name == name) return info;
+    known += (known.empty() ? "" : ", ") + std::string(info.name);
+  }
+  ts::fail(ts::errc::option, "--strategy: '", name, "' is none of ", known);
+}
+
+/// Without --strategy, the one that makes use of every axis that the mesh has.
+inline StrategyInfo strategy_for(const ts::Mesh& mesh) {
+  const bool data = mesh.has_axis("data"), model = mesh.has_axis("model");
+  return strategy_named(data && model ? "fsdp+tp" : data ? "fsdp" : model ? "tp" : "single");
+}
+
+inline ts::Mesh mesh_from(std::string_view text) {
+  constexpr int most_devices = 1024;
+  const ts::Mesh mesh = [&] {
+    try {
+      return ts::parse_mesh(text);
+    } catch (const ts::error& e) {
+      ts::fail(ts::errc::option, "--mesh: '", text, "' is no mesh like data=2,model=2: ", e.what());
+    }
+  }();
+  if (mesh.size() > most_devices)
+    ts::fail(ts::errc::option, "--mesh: '", text, "' has ", mesh.size(), " devices, more than ", most_devices);
+  return mesh;
+}
+
+/// What no option can be asked alone.
+inline void check(const Options& o) {
+  if (o.dim % o.heads != 0)
+    ts::fail(ts::errc::option, "--heads: ", o.heads, " heads don't divide --dim ", o.dim, " evenly");
+  for (const auto& [needed, axis] : {std::pair(o.strategy.data, "data"), std::pair(o.strategy.model, "model")})
+    if (needed && !o.mesh.has_axis(axis))
+      ts::fail(ts::errc::option, "--mesh: strategy '", o.strategy.name, "' shards over an axis '", axis, "', which ",
+               o.mesh.text(), " lacks; try --mesh ", o.strategy.default_mesh);
+  if (!o.csv.empty() && o.csv == o.svg) ts::fail(ts::errc::option, "--svg: '", o.svg, "' is given to --csv too");
+}
+
+}  // namespace detail
+
+/// Reads the command line; nothing after --help. Errors: `option`, with a message that names the option and its value.
+inline std::optional<Options> parse_options(int argc, const char* const* argv) {
+  using detail::between;
+  using detail::whole;
+  constexpr int large = 1'000'000, huge = 1'000'000'000;
+  Options o;
+  std::string mesh, strategy;
+
+  CLI::App app{
+      "Trains a character-level GPT on text files, sharded over a mesh of virtual devices, and writes some text\n"
+      "of its own. Without --text it reads the sources and documents of this project.",
+      "train_gpt"};
+  app.get_formatter()->column_width(28);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
+  const auto section = [&](const std::string& name) { app.option_defaults()->group(name); };
+  const auto count = [&](const std::string& name, int& value, const CLI::Validator& range, const std::string& help) {
+    app.add_option(name, value, help)->type_name("N")->check(range)->capture_default_str();
+  };
+  const auto number = [&](const std::string& name, double& value, const CLI::Validator& range,
+                          const std::string& help) {
+    app.add_option(name, value, help)->type_name("X")->check(range)->capture_default_str();
+  };
+  const auto word = [&](const std::string& name, auto& value, const std::string& type, const std::string& help) {
+    app.add_option(name, value, help)->type_name(type);
+  };
+
+  section("Data");
+  app.add_option("--text", o.text, "UTF-8 text; may be given several times")
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--seed", o.seed, "Seed of parameters, batches and sample")
+      ->type_name("N")
+      ->check(detail::unsigned_number())
+      ->capture_default_str();
+
+  section("Model");
+  count("--layers", o.layers, whole(1, 10'000), "Transformer blocks");
+  count("--dim", o.dim, whole(1, large), "Width of the residual stream");
+  count("--heads", o.heads, whole(1, large), "Attention heads; they divide --dim");
+  count("--context", o.context, whole(1, large), "Characters that a prediction sees");
+
+  section("Training");
+  count("--batch", o.batch, whole(1, large), "Windows of text in a step");
+  count("--steps", o.steps, whole(1, huge), "Steps of AdamW");
+  count("--warmup", o.warmup, whole(0, huge), "Steps until the full learning rate");
+  number("--lr", o.lr, between(1e-12, 100, "a number above 0, at most 100"), "Highest learning rate");
+  number("--clip", o.clip, between(1e-12, 1e12, "a number above 0"), "Largest norm of the gradient");
+
+  section("Layout");
+  word("--strategy", strategy, "NAME", "single, dp, fsdp, tp or fsdp+tp; default: all axes of the mesh");
+  word("--mesh", mesh, "MESH", "Devices by axis, like data=2,model=2; default: the strategy's");
+  app.add_option("--threads", o.threads, "Threads that run the devices; default: all processors")
+      ->type_name("N")
+      ->check(whole(1, 4096));
+
+  section("Output");
+  word("--csv", o.csv, "FILE", "Writes step,loss,tokens_per_second");
+  word("--svg", o.svg, "FILE", "Draws the loss curve");
+  app.add_flag("--explain", o.explain, "Prints the plan of a training step");
+  count("--sample", o.sample, whole(0, large), "Characters to write at the end");
+  word("--prompt", o.prompt, "TEXT", "What the written text begins with");
+  number("--temperature", o.temperature, between(0, 100, "a number from 0 to 100"),
+         "Chance in what is written; 0: none");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    app.exit(help);
+    return std::nullopt;
+  } catch (const CLI::ParseError& e) {
+    ts::fail(ts::errc::option, e.what(), "; see --help");
+  }
+
+  if (!strategy.empty()) o.strategy = detail::strategy_named(strategy);
+  if (!mesh.empty()) o.mesh = detail::mesh_from(mesh);
+  if (mesh.empty())
+    o.mesh = ts::parse_mesh(o.strategy.default_mesh);
+  else if (strategy.empty())
+    o.strategy = detail::strategy_for(o.mesh);
+  detail::check(o);
+  return o;
+}
+
+}  // namespace train_gpt
+
+#endif

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# What train_gpt learns does not depend on the mesh or the strategy, and Ctrl-C ends it cleanly.
+#   train_gpt_training.sh TRAIN_GPT
+set -uo pipefail
+train_gpt=$1
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+fail() {
+  echo "$*"
+  failures=$((failures + 1))
+}
+
+# run ARGUMENT...   a small model on a text that does not change
+run() { "$train_gpt" --text "$root/LICENSE" --layers 2 --dim 32 --heads 4 --context 32 --batch 6 --seed 3 "$@"; }
+
+# Losses of two runs, relative to each other.
+agree() {
+  paste -d, "$1" "$2" | awk -F, '
+    NR == 1 { next }
+    { d = ($2 - $5) / $2; if (d < 0) d = -d; if (!(d <= 1e-4)) { bad = 1; print "  step " $1 ": " $2 " and " $5 } }
+    END { exit bad || NR != 51 }'
+}
+
+run --steps 50 --sample 0 --strategy single --csv single.csv >single.txt || fail "single failed"
+[[ $(head -n 1 single.csv) == step,loss,tokens_per_second ]] || fail "the CSV has another header"
+awk -F, 'NR == 2 { first = $2 } END { exit !($2 < first - 0.5) }' single.csv || fail "the loss does not fall"
+grep -q $'\r' single.txt && fail "a bar is drawn where there is no terminal"
+i=0
+for layout in "dp" "fsdp" "tp" "fsdp+tp" "dp data=3" "fsdp data=4" "tp model=3" "fsdp+tp model=2,data=3" "fsdp+tp data=8,model=2" \
+  "single data=2"; do
+  read -r strategy mesh <<<"$layout"
+  i=$((i + 1))
+  run --steps 50 --sample 0 --strategy "$strategy" ${mesh:+--mesh "$mesh"} --csv $i.csv --svg $i.svg >$i.txt 2>&1 ||
+    fail "$layout failed: $(tail -n 1 $i.txt)"
+  agree single.csv $i.csv || fail "$layout: another loss curve than on one device"
+  grep -q '</svg>' $i.svg || fail "$layout: no chart"
+  grep -Eq '^bytes a device +([0-9,]+) held, \1 predicted' $i.txt || fail "$layout: more or fewer bytes held than predicted"
+done
+grep -q all_reduce 1.txt || fail "dp: no all_reduce is reported"
+grep -q all_gather 2.txt && grep -q reduce_scatter 2.txt || fail "fsdp: no all_gather or reduce_scatter is reported"
+
+# The same seed says the same on any number of threads, another one something else.
+sample_of() { run --steps 5 --sample 50 "$@" | grep -v tokens/s | tail -n 5; }
+[[ $(sample_of --threads 1) == "$(sample_of --threads 3)" ]] || fail "the sample differs from run to run"
+[[ $(sample_of --seed 4) != "$(sample_of --seed 5)" ]] || fail "the sample does not depend on the seed"
+
+# A text that repeats is learned by heart.
+for ((i = 0; i < 60; ++i)); do printf 'abcdefghijklmnopqrstuvwxyz.'; done >alphabet.txt
+said=$("$train_gpt" --text alphabet.txt --strategy fsdp+tp --layers 1 --dim 32 --heads 2 --context 16 --batch 8 --steps 150 \
+  --lr 0.01 --prompt klm --temperature 0 --sample 30 | tail -n 1)
+[[ $said == klmnopqrstuvwxyz.abcdefghijklmnop ]] || fail "the alphabet was not learned: $said"
+
+# --explain names the line behind a collective.
+run --steps 1 --sample 0 --strategy fsdp --explain >explained.txt || fail "--explain failed"
+grep -q 'all_gather over data: .* at gpt.hpp:[0-9]' explained.txt || fail "--explain names no line of the model"
+
+# Ctrl-C: the current step ends, then the sample. A shell ignores it for its background jobs, so it is given back first.
+env --default-signal=INT "$train_gpt" --text "$root/LICENSE" --layers 1 --dim 16 --heads 2 --context 16 --steps 1000000 \
+  --csv stopped.csv --sample 20 >stopped.txt 2>&1 &
+pid=$!
+for ((i = 0; i < 600; ++i)); do
+  [[ -s stopped.csv ]] && (($(wc -l <stopped.csv) > 3)) && break
+  sleep 0.1
+done
+kill -INT $pid
+status=0
+wait $pid || status=$?
+((status == 0)) || fail "Ctrl-C: exit code $status"
+grep -q "stopped after step $(($(wc -l <stopped.csv) - 1))\$" stopped.txt || fail "Ctrl-C: not said after which step"
+(($(sed '1,/stopped after/d' stopped.txt | wc -c) > 20)) || fail "Ctrl-C: no sample"
+
+((failures == 0)) || echo "$failures failures"
+exit $((failures > 0))

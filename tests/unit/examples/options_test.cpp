@@ -1,0 +1,110 @@
+#include "train_gpt/options.hpp"
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace train_gpt;
+
+std::optional<Options> parsed(std::initializer_list<const char*> arguments) {
+  std::vector<const char*> argv{"train_gpt"};
+  argv.insert(argv.end(), arguments);
+  return parse_options(static_cast<int>(argv.size()), argv.data());
+}
+
+std::string message_of(std::initializer_list<const char*> arguments) {
+  try {
+    parsed(arguments);
+  } catch (const ts::error& e) {
+    EXPECT_EQ(e.id(), ts::errc::option);
+    return e.what();
+  }
+  return "no error";
+}
+
+/// The message has every one of the words.
+void expect_words(std::initializer_list<const char*> arguments, std::initializer_list<const char*> words) {
+  const std::string message = message_of(arguments);
+  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " lacks " << word;
+}
+
+TEST(Options, AreReadWithEqualsAndWithSpace) {
+  const auto o = parsed({"--text", "a.txt", "--text=b.txt", "--dim=96", "--heads", "3", "--lr", "1e-4", "--seed",
+                         "18446744073709551615", "--prompt=--x", "--explain", "--temperature", "0"});
+  ASSERT_TRUE(o);
+  EXPECT_EQ(o->text, (std::vector<std::string>{"a.txt", "b.txt"}));
+  EXPECT_EQ(o->dim, 96);
+  EXPECT_EQ(o->heads, 3);
+  EXPECT_EQ(o->lr, 1e-4);
+  EXPECT_EQ(o->seed, UINT64_MAX);
+  EXPECT_EQ(o->prompt, "--x");
+  EXPECT_TRUE(o->explain);
+  EXPECT_EQ(o->temperature, 0);
+}
+
+TEST(Options, TheLastOfSeveralHolds) { EXPECT_EQ(parsed({"--dim", "32", "--dim", "48"})->dim, 48); }
+
+TEST(Options, EveryStrategyRunsWithoutAMesh) {
+  for (const StrategyInfo& info : strategies) {
+    const auto o = parsed({"--strategy", std::string(info.name).c_str()});
+    ASSERT_TRUE(o);
+    EXPECT_EQ(o->strategy.strategy, info.strategy);
+    EXPECT_EQ(o->mesh.has_axis("data"), info.data);
+    EXPECT_EQ(o->mesh.has_axis("model"), info.model);
+  }
+}
+
+TEST(Options, AMeshAloneChoosesTheStrategy) {
+  EXPECT_EQ(parsed({})->strategy.strategy, Strategy::single);
+  EXPECT_EQ(parsed({"--mesh", "data=4"})->strategy.strategy, Strategy::fsdp);
+  EXPECT_EQ(parsed({"--mesh", "model=3"})->strategy.strategy, Strategy::tp);
+  EXPECT_EQ(parsed({"--mesh", "model=2,data=3"})->strategy.strategy, Strategy::fsdp_tp);
+  EXPECT_EQ(parsed({"--mesh", "other=2"})->strategy.strategy, Strategy::single);
+}
+
+TEST(Options, UnevenDivisionsAreNoErrors) {
+  EXPECT_TRUE(parsed({"--mesh", "data=3,model=5", "--batch", "2", "--dim", "14", "--heads", "2"}));
+}
+
+TEST(Options, NumbersOutOfRangeAreNamed) {
+  for (const char* option : {"--layers", "--dim", "--heads", "--context", "--batch", "--steps", "--threads"})
+    for (const char* value : {"0", "-3", "1.5", "many", "99999999999999999999", "", "nan"})
+      expect_words({option, value}, {option, *value ? value : option});
+  for (const char* option : {"--lr", "--clip"})
+    for (const char* value : {"0", "-1", "nan", "x"}) expect_words({option, value}, {option, value});
+  for (const char* option : {"--warmup", "--sample", "--temperature", "--seed"})
+    for (const char* value : {"-1", "x", "99999999999999999999"}) expect_words({option, value}, {option, value});
+}
+
+TEST(Options, OtherMistakesAreNamed) {
+  expect_words({"--strategy", "ddp"}, {"--strategy", "'ddp'", "fsdp+tp"});
+  expect_words({"--mesh", "data"}, {"--mesh", "'data'"});
+  expect_words({"--mesh", "data=0"}, {"--mesh", "'data=0'"});
+  expect_words({"--mesh", "data=2,data=2"}, {"--mesh", "twice"});
+  expect_words({"--mesh", "data=100000"}, {"--mesh", "devices"});
+  expect_words({"--mesh", "data=2", "--strategy", "tp"}, {"--mesh", "'model'", "mesh(data=2)"});
+  expect_words({"--mesh", "model=2", "--strategy", "fsdp"}, {"--mesh", "'data'"});
+  expect_words({"--dim", "64", "--heads", "5"}, {"--heads", "5", "--dim", "64"});
+  expect_words({"--csv", "x", "--svg", "x"}, {"--svg", "'x'"});
+  expect_words({"--stpes", "3"}, {"--stpes"});
+  expect_words({"--steps"}, {"--steps"});
+  expect_words({"words"}, {"words"});
+}
+
+TEST(Options, HelpEndsTheRun) {
+  testing::internal::CaptureStdout();
+  EXPECT_FALSE(parsed({"--help"}));
+  const std::string help = testing::internal::GetCapturedStdout();
+  for (const char* option :
+       {"--text", "--mesh", "--strategy", "--layers", "--dim", "--heads", "--context", "--batch", "--steps", "--lr",
+        "--seed", "--csv", "--svg", "--explain", "--sample", "--prompt", "--temperature"})
+    EXPECT_NE(help.find(option), std::string::npos) << option;
+}
+
+}  // namespace
