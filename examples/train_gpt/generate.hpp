@@ -19,12 +19,8 @@ namespace train_gpt {
 class Generator {
  public:
   Generator(const Gpt& model, Tokens prompt, int context, double temperature, ts::Key key)
-      : model_(model),
-        mesh_(ts::mesh(model.norm.gain)),
-        text_(std::move(prompt)),
-        context_(static_cast<std::size_t>(context)),
-        temperature_(temperature),
-        key_(key) {}
+      : model_(model), mesh_(ts::mesh(model.norm.gain)), text_(std::move(prompt)),
+        context_(static_cast<std::size_t>(context)), temperature_(temperature), key_(key) {}
 
   std::int32_t next() {
     // The window has one shape whatever there is to see, so one plan serves all: what follows the text is not looked

@@ -47,44 +47,50 @@ constexpr bool is_floating(DType type) {
 }
 
 namespace detail {
-template <class T>
-struct DTypeOf {};
-template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <>
-struct DTypeOf<std::int8_t> { static constexpr DType value = DType::i8; };
-template <>
-struct DTypeOf<std::int16_t> { static constexpr DType value = DType::i16; };
-template <>
-struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
-template <>
-struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
-template <>
-struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
-template <>
-struct DTypeOf<bool> { static constexpr DType value = DType::bool_; };
+template <class T> struct DTypeOf {};
+template <> struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <> struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <> struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <> struct DTypeOf<std::int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <> struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <> struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <> struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <> struct DTypeOf<bool> {
+  static constexpr DType value = DType::bool_;
+};
 }  // namespace detail
 
 /// A C++ type that a tensor can hold.
 template <class T>
 concept Element = requires { detail::DTypeOf<T>::value; };
 
-template <Element T>
-inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
+template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
 /// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
 
-/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and f16
-/// among them, `otherwise()` is called.
+/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
+/// f16 among them, `otherwise()` is called.
 template <DTypeSet Set = all_dtypes, class F, class G>
 constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
-#define TESSERA_DISPATCH(name, T)                                              \
-  if constexpr ((Set & set_of(DType::name)) != 0)                              \
+#define TESSERA_DISPATCH(name, T)                 \
+  if constexpr ((Set & set_of(DType::name)) != 0) \
     if (type == DType::name) return f.template operator()<T>();
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)
@@ -136,26 +142,26 @@ namespace tessera {
 
 /// Stable ids of the errors that the library throws; docs/errors.md explains each.
 enum class errc : int {
-  capacity = 1,          ///< a fixed limit of the library was passed
-  mesh_axis = 2,         ///< an axis is unknown, named twice, or of a size below one
-  mesh_devices = 3,      ///< device ids don't fit the mesh
-  spec_axis = 4,         ///< a spec uses an axis twice, or one that the mesh lacks
-  spec_rank = 5,         ///< a spec has more entries than the tensor has dims
-  sharding_string = 6,   ///< a sharding string that can't be parsed
-  shape_mismatch = 7,    ///< operand shapes that an operation can't combine
-  rank_mismatch = 8,     ///< a rank that an operation can't take
-  dtype_mismatch = 9,    ///< an element type that an operation can't take
-  dim_range = 10,        ///< a dim or an index out of range
-  mesh_mismatch = 11,    ///< tensors of two meshes in one operation
-  not_divisible = 12,    ///< a size that must divide another and does not
-  empty_tensor = 13,     ///< a tensor that holds nothing was used
-  graph_invalid = 14,    ///< a graph or a plan broke its own rules (a defect of the library)
-  policy = 15,           ///< a reshard or a budget that the caller forbade
-  host_data = 16,        ///< host data whose size doesn't fit the tensor
-  file = 17,             ///< a file is missing, can't be read, or holds something else
-  option = 18,           ///< an option of a program that makes no sense
-  structure = 19,        ///< models, states or lists of layers whose structures differ
-  unsupported = 20,      ///< something the library does not do
+  capacity = 1,         ///< a fixed limit of the library was passed
+  mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
+  mesh_devices = 3,     ///< device ids don't fit the mesh
+  spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
+  spec_rank = 5,        ///< a spec has more entries than the tensor has dims
+  sharding_string = 6,  ///< a sharding string that can't be parsed
+  shape_mismatch = 7,   ///< operand shapes that an operation can't combine
+  rank_mismatch = 8,    ///< a rank that an operation can't take
+  dtype_mismatch = 9,   ///< an element type that an operation can't take
+  dim_range = 10,       ///< a dim or an index out of range
+  mesh_mismatch = 11,   ///< tensors of two meshes in one operation
+  not_divisible = 12,   ///< a size that must divide another and does not
+  empty_tensor = 13,    ///< a tensor that holds nothing was used
+  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
+  policy = 15,          ///< a reshard or a budget that the caller forbade
+  host_data = 16,       ///< host data whose size doesn't fit the tensor
+  file = 17,            ///< a file is missing, can't be read, or holds something else
+  option = 18,          ///< an option of a program that makes no sense
+  structure = 19,       ///< models, states or lists of layers whose structures differ
+  unsupported = 20,     ///< something the library does not do
 };
 
 /// What every error of the library derives from. `id()` is stable, what() is for people.
@@ -193,19 +199,19 @@ inline std::string join_text(std::initializer_list<TextPart> parts) {
   for (const TextPart& part : parts) out += part.view();
   return out;
 }
-[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) { throw error(id, join_text(parts)); }
+[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
+  throw error(id, join_text(parts));
+}
 }  // namespace detail
 
 /// Joins texts and numbers into one string.
-template <class... Parts>
-std::string concat_text(const Parts&... parts) {
+template <class... Parts> std::string concat_text(const Parts&... parts) {
   return detail::join_text({detail::TextPart(parts)...});
 }
 
 /// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
 /// ends the compilation at the line that holds the message.
-template <class... Parts>
-[[noreturn]] inline void fail(errc id, const Parts&... message) {
+template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
   detail::fail_with(id, {detail::TextPart(message)...});
 }
 
@@ -221,8 +227,7 @@ template <class... Parts>
 namespace tessera {
 
 /// A vector with its storage inside and a fixed capacity. A structural literal type: usable as a template argument.
-template <class T, std::size_t Capacity>
-struct InlineVector {
+template <class T, std::size_t Capacity> struct InlineVector {
   T items[Capacity]{};
   std::uint32_t count = 0;
 
@@ -350,15 +355,43 @@ enum class Op : std::uint8_t {
   iota,      ///< the index along one dim, shaped like the operand
   random,    ///< counter-based random numbers on the global index, shaped like the operand
   // Elementwise, one operand.
-  neg, abs, exp, log, sqrt, rsqrt, tanh, sigmoid, relu, gelu, silu, sign, logical_not, cast,
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  tanh,
+  sigmoid,
+  relu,
+  gelu,
+  silu,
+  sign,
+  logical_not,
+  cast,
   // Elementwise, two operands.
-  add, sub, mul, div, pow, minimum, maximum, equal, not_equal, less, less_equal, greater, greater_equal, logical_and,
+  add,
+  sub,
+  mul,
+  div,
+  pow,
+  minimum,
+  maximum,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
   logical_or,
   // Elementwise, three operands: a condition, the value where it holds, the value where it does not.
   select,
   broadcast,  ///< the first operand spread over the shape of the second
   // Reductions over a set of dims.
-  sum, max, min,
+  sum,
+  max,
+  min,
   // The rest.
   einsum,     ///< a contraction of two operands over labels
   rearrange,  ///< the same elements under another split, order and merge of dims
@@ -370,9 +403,9 @@ enum class Op : std::uint8_t {
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values
-  constraint, ///< the operand, laid out as a spec says
-  repeat,     ///< a body run once a layer, on carried values and stacked ones
-  project,    ///< one output of an operand that has several
+  constraint,      ///< the operand, laid out as a spec says
+  repeat,          ///< a body run once a layer, on carried values and stacked ones
+  project,         ///< one output of an operand that has several
   count_
 };
 
@@ -397,11 +430,11 @@ struct Node {
   Op op = Op::constant;
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
-  std::uint8_t unit = 0;      ///< bit d: dim d has extent 1 whatever the program runs on
-  std::uint16_t arity = 0;    ///< number of operands
-  std::int32_t first = 0;     ///< where they begin in the graph's operand list; an operand of -1 is absent
+  std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
+  std::uint16_t arity = 0;  ///< number of operands
+  std::int32_t first = 0;   ///< where they begin in the graph's operand list; an operand of -1 is absent
   Labels labels{};
-  double value = 0;           ///< a constant's number; the index of an argument, a spec or a body
+  double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
   Source source{};
   std::uint64_t hash = 0;
 
@@ -592,8 +625,7 @@ namespace tessera {
 
 /// A growing array of plain values for constant expressions, where std::vector takes several times as many of the steps
 /// that compilers bound. The interface is a part of std::vector's.
-template <class T>
-class Growable {
+template <class T> class Growable {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
@@ -661,8 +693,7 @@ class Growable {
 namespace tessera {
 
 /// A string literal as a template argument: `einsum<"bik,kj->bij">(x, w)`.
-template <std::size_t N>
-struct FixedString {
+template <std::size_t N> struct FixedString {
   char text[N]{};
   consteval FixedString(const char (&literal)[N]) {
     for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
@@ -947,10 +978,12 @@ class Graph {
   std::int32_t heads_[buckets]{};  ///< 1 + the newest node of each bucket; 0: none
   Growable<std::int32_t> next_;    ///< the same for the older node in the bucket of each node
 
-  constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value, const std::int32_t* begin) const {
+  constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value,
+                      const std::int32_t* begin) const {
     if (x.op != y.op || x.dtype != y.dtype || x.rank != y.rank || x.unit != y.unit || x.arity != y.arity) return false;
     const Words other = std::bit_cast<Words>(x.labels);
-    if (other.a != words.a || other.b != words.b || other.c != words.c || std::bit_cast<std::uint64_t>(x.value) != value)
+    if (other.a != words.a || other.b != words.b || other.c != words.c ||
+        std::bit_cast<std::uint64_t>(x.value) != value)
       return false;
     for (int i = 0; i < x.arity; ++i)
       if (operands.data()[x.first + i] != begin[i]) return false;
@@ -1014,8 +1047,7 @@ struct ProgramSize {
 };
 
 /// A traced program as a constant: arrays of exactly the right size.
-template <ProgramSize Size>
-struct FrozenProgram {
+template <ProgramSize Size> struct FrozenProgram {
   Node nodes[static_cast<std::size_t>(Size.nodes) + 1]{};
   std::int32_t operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t outputs[static_cast<std::size_t>(Size.outputs) + 1]{};
@@ -1540,7 +1572,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   random,
-  attention,    ///< softmax(q k) v by tiles, and its gradients
+  attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
   control,  ///< repeat and its projections
 };
@@ -1582,9 +1614,9 @@ struct FactorRule {
 struct ShapeContext {
   GraphView graph;
   int id = 0;
-  const Shape* shapes = nullptr;          ///< by node
-  const double* numbers = nullptr;        ///< by node, for host scalars
-  const Shape* arguments = nullptr;       ///< by argument index
+  const Shape* shapes = nullptr;     ///< by node
+  const double* numbers = nullptr;   ///< by node, for host scalars
+  const Shape* arguments = nullptr;  ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
@@ -1606,21 +1638,21 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
-  GradientRule gradient = nullptr;  ///< null: the result does not depend smoothly on any operand
+  GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
-  std::uint8_t flops = 1;        ///< an element of the result
-  std::uint8_t shape_only = 0;   ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;        ///< nodes of this operation with equal operands are made in one unit
+  std::uint8_t flops = 1;                    ///< an element of the result
+  std::uint8_t shape_only = 0;               ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;            ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;                  ///< nodes of this operation with equal operands are made in one unit
 };
 
-/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been traced
-/// needs no gradients any more, and must not pay for their code.
+/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been
+/// traced needs no gradients any more, and must not pay for their code.
 constexpr const OpRow& row_of(Op op);
 constexpr GradientRule gradient_of(Op op);
 
-/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels as
-/// a uniform.
+/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
+/// as a uniform.
 constexpr bool is_host_source(Op op) {
   return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent;
 }
@@ -1691,8 +1723,11 @@ inline std::string rearrange_text(const GraphView& graph, int id) {
     }
     return text;
   };
-  return side(graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) + " -> " +
-         side(graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
 }
 
 /// What a node is besides its operation and operands; empty when it is nothing.
@@ -1710,26 +1745,32 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
         if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
       return text + (reduced.keep ? ", keepdims" : "");
     }
-    case OpKind::contraction: return einsum_text(graph, id);
-    case OpKind::layout: return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
-    case OpKind::index: return std::to_string(dim_of(node));
+    case OpKind::contraction:
+      return einsum_text(graph, id);
+    case OpKind::layout:
+      return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
+    case OpKind::index:
+      return std::to_string(dim_of(node));
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
-      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") + std::to_string(draw.stream);
+      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+             std::to_string(draw.stream);
     }
     case OpKind::attention: {
       const AttentionForm form = AttentionForm::of_node(node);
       const std::string of = node.op != Op::attention_grad ? "" : form.of == 0 ? "q" : form.of == 1 ? "k" : "v";
       return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
     }
-    case OpKind::constraint: return program.specs[node.index()].text();
+    case OpKind::constraint:
+      return program.specs[node.index()].text();
     case OpKind::control: {
       if (node.op == Op::project) return std::to_string(dim_of(node));
       const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked}, " stacked",
-                         repeat.reverse ? ", last to first" : "");
+      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked},
+                         " stacked", repeat.reverse ? ", last to first" : "");
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -1756,9 +1797,12 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
   for (int i = 0; i < node.arity; ++i) {
     const int operand = graph.operand(id, i);
     if (i > 0) text += ", ";
-    if (operand < 0) text += '-';
-    else if (graph[operand].op == Op::constant) text += detail::number_text(graph[operand].value);
-    else text += concat_text("%", operand);
+    if (operand < 0)
+      text += '-';
+    else if (graph[operand].op == Op::constant)
+      text += detail::number_text(graph[operand].value);
+    else
+      text += concat_text("%", operand);
   }
   if (node.arity > 0) text += ')';
   if (node.source.line != 0) text += "  " + node.source.text();
@@ -1789,7 +1833,8 @@ inline std::string dot_of(const ProgramView& program) {
   std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
   for (int g = 0; g < program.graph_count; ++g) {
     const GraphView& graph = program.graphs[g];
-    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g), "\";\n");
+    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g),
+                        "\";\n");
     for (int id = 0; id < graph.size; ++id) {
       text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
       if (graph[id].op != Op::repeat) text += "\\n" + detail::type_text(graph[id]);
@@ -1805,7 +1850,8 @@ inline std::string dot_of(const ProgramView& program) {
                           " [shape=plaintext, label=\"result ", k, "\"];\n");
     text += "  }\n";
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::repeat) text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
+      if (graph[id].op == Op::repeat)
+        text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
   }
   return text + "}\n";
 }
@@ -1858,8 +1904,8 @@ namespace build {
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
   // Dims that extend in an operand, moved to where they lie in the result.
-  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) |
-                           (~y.unit & ((1u << y.rank) - 1)) << (made.rank - y.rank);
+  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) | (~y.unit & ((1u << y.rank) - 1))
+                                                                                          << (made.rank - y.rank);
   made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
 }
 
@@ -1867,9 +1913,7 @@ constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
   return x.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-constexpr bool is_predicate(Op op) {
-  return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not;
-}
+constexpr bool is_predicate(Op op) { return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not; }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
   Node made{.op = op, .dtype = is_predicate(op) ? DType::bool_ : a.dtype};
@@ -1921,7 +1965,8 @@ constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
 
 /// `sizes[f]` is the node of factor f's size, -1 where it is inferred.
 constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes) {
-  Node made{.op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
+  Node made{
+      .op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {
@@ -1997,7 +2042,8 @@ constexpr Value shape_source(Value x) {
 constexpr Value broadcast(Value x, Value like) {
   if (same_static_shape(x.node(), like.node())) return x;
   like = shape_source(like);
-  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit}, {x.id, like.id});
+  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
+                {x.id, like.id});
 }
 
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
@@ -2021,8 +2067,9 @@ constexpr Value extent(Value x, int dim) {
 }
 constexpr Value iota(Value like, int dim, DType type) {
   like = shape_source(like).at(like.source);
-  return like.make({.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-                   {like.id});
+  return like.make(
+      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {like.id});
 }
 constexpr Value slice(Value x, int dim, Value start, Value size) {
   Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
@@ -2030,8 +2077,9 @@ constexpr Value slice(Value x, int dim, Value start, Value size) {
   return x.make(made, {x.id, start.id, size.id});
 }
 constexpr Value pad(Value x, int dim, Value start, Value like) {
-  return x.make({.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-                {x.id, start.id, like.id});
+  return x.make(
+      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {x.id, start.id, like.id});
 }
 /// Zeros around x along a dim, to a given extent.
 constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
@@ -2040,8 +2088,9 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   return x.make(made, {x.id, start.id, extent.id});
 }
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make({.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
-                     {repeat.id});
+  return repeat.make(
+      {.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
+      {repeat.id});
 }
 
 }  // namespace build
@@ -2150,8 +2199,13 @@ class PadsToConcat {
       covered += parts_[at].size;
     }
     if (covered != extent || ordered.size() != parts_.size()) return -1;
-    return graph_.add({.op = Op::concat, .dtype = node.dtype, .rank = node.rank, .unit = node.unit, .labels = pack_dim(dim_),
-                       .source = node.source}, ordered.data(), static_cast<int>(ordered.size()));
+    return graph_.add({.op = Op::concat,
+                       .dtype = node.dtype,
+                       .rank = node.rank,
+                       .unit = node.unit,
+                       .labels = pack_dim(dim_),
+                       .source = node.source},
+                      ordered.data(), static_cast<int>(ordered.size()));
   }
 
  private:
@@ -2201,7 +2255,8 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
     const std::int32_t* const own = graph.operands.data() + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node)) result = operands[0];
+    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
+      result = operands[0];
     left_dead = left_dead || result >= 0;
     if (result < 0) result = made.add(node, operands, node.arity);
     if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
@@ -2270,7 +2325,8 @@ namespace tessera {
 /// What the gradient rule of a row works with: one node of a graph that is being differentiated in reverse.
 class Gradient {
  public:
-  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants one.
+  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants
+  /// one.
   struct Sweep {
     Module* module;
     int graph;
@@ -2372,8 +2428,8 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const std::vecto
   return sweep;
 }
 
-/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in the
-/// full shape of the source. A source that the loss does not depend on gets zeros.
+/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
+/// the full shape of the source. A source that the loss does not depend on gets zeros.
 constexpr std::vector<std::int32_t> differentiate(Value loss, const std::vector<std::int32_t>& sources) {
   Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
   sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
@@ -2407,8 +2463,12 @@ constexpr Node stacked_type(Node inner) {
   return inner;
 }
 constexpr Node argument_node(const Node& type, int index) {
-  return {.op = Op::argument, .dtype = type.dtype, .rank = type.rank, .unit = type.unit,
-          .value = static_cast<double>(index), .source = type.source};
+  return {.op = Op::argument,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(index),
+          .source = type.source};
 }
 
 }  // namespace build
@@ -2423,8 +2483,9 @@ constexpr bool recomputed(const Node& node) {
          node.op == Op::rearrange || node.op == Op::slice;
 }
 
-/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of the
-/// forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward repeat.
+/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
+/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
+/// repeat.
 class RepeatGradient {
  public:
   constexpr explicit RepeatGradient(Gradient& r)
@@ -2446,15 +2507,15 @@ class RepeatGradient {
   Repeat shape_;
   int forward_size_;
   int copy_ = 0, backward_ = 0;
-  std::vector<std::int32_t> arguments_;        // node of each argument of the body, -1 when it is not used
-  std::vector<int> cotangent_output_;          // body outputs whose cotangent flows in...
-  std::vector<std::int32_t> cotangent_node_;   // ...and its argument node in the copy
-  std::vector<std::int32_t> argument_grad_;    // gradient of each argument in the copy, -1: none
-  std::vector<int> summed_;                    // invariants that want a gradient
-  std::vector<int> stacked_grad_;              // stacked arguments that want a gradient
+  std::vector<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  std::vector<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  std::vector<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  std::vector<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  std::vector<int> summed_;                   // invariants that want a gradient
+  std::vector<int> stacked_grad_;             // stacked arguments that want a gradient
   std::vector<std::uint8_t> needed_;
   std::vector<int> used_stacked_, used_invariant_;
-  std::vector<std::int32_t> residual_;         // forward nodes kept for every layer
+  std::vector<std::int32_t> residual_;  // forward nodes kept for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
@@ -2501,8 +2562,10 @@ class RepeatGradient {
       const Value target = in(copy_, id);
       const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
       argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
-      if (i >= stacked_end()) summed_.push_back(i);
-      else if (i >= carried()) stacked_grad_.push_back(i);
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
     }
   }
 
@@ -2520,9 +2583,12 @@ class RepeatGradient {
     for (int id = 0; id < forward_size_; ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy[id])) continue;
       const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
-      if (index >= stacked_end()) used_invariant_.push_back(index);
-      else if (index >= carried()) used_stacked_.push_back(index);
-      else residual_.push_back(id);
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
     }
     count_layers();
   }
@@ -2613,8 +2679,10 @@ class RepeatGradient {
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
 
-    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count), !shape_.reverse};
-    Node node{.op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
+    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count),
+                      !shape_.reverse};
+    Node node{
+        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
     int output = 0;
     for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
@@ -2657,8 +2725,7 @@ class RefCounted {
 };
 
 /// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
-template <class T>
-class IntrusivePtr {
+template <class T> class IntrusivePtr {
  public:
   constexpr IntrusivePtr() = default;
   explicit IntrusivePtr(T* object) : object_(object) {
@@ -2766,27 +2833,27 @@ concept Operand = TensorOperand<T> || NumberOperand<T>;
 
 /// Element type and rank of a result, known at compile time. A number has the type `Number` and rank 0.
 struct Number {};
-template <class T, int Rank>
-struct Typed {
+template <class T, int Rank> struct Typed {
   using type = T;
   static constexpr int rank = Rank;
 };
 
 namespace detail {
-template <class T>
-struct TypedOf { using result = Typed<typename T::element, T::rank>; };
-template <NumberOperand T>
-struct TypedOf<T> { using result = Typed<Number, 0>; };
+template <class T> struct TypedOf {
+  using result = Typed<typename T::element, T::rank>;
+};
+template <NumberOperand T> struct TypedOf<T> {
+  using result = Typed<Number, 0>;
+};
 }  // namespace detail
-template <Operand T>
-using typed_of = typename detail::TypedOf<T>::result;
+template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 
 /// Catches the user's line in an operator call, which has no room for a default argument.
-template <class T>
-struct At {
+template <class T> struct At {
   const T& value;
   Source source;
-  constexpr At(const T& v, std::source_location at = std::source_location::current()) : value(v), source(Source::from(at)) {}
+  constexpr At(const T& v, std::source_location at = std::source_location::current())
+      : value(v), source(Source::from(at)) {}
 };
 
 }  // namespace tessera
@@ -2800,8 +2867,7 @@ struct At {
 
 namespace tessera {
 
-template <class Tag, class... Operands>
-constexpr auto call(Source source, const Operands&... operands);
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
 
 struct AddTag;
 struct SubTag;
@@ -2815,38 +2881,48 @@ struct GreaterEqualTag;
 
 /// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
 /// There is no ==: equality of elements is ts::equal.
-template <class Self>
-struct Operators {
-  template <Operand B>
-  friend constexpr auto operator+(At<Self> a, const B& b) { return call<AddTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator+(const B& b, At<Self> a) { return call<AddTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator-(At<Self> a, const B& b) { return call<SubTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator-(const B& b, At<Self> a) { return call<SubTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator*(At<Self> a, const B& b) { return call<MulTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator*(const B& b, At<Self> a) { return call<MulTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator/(At<Self> a, const B& b) { return call<DivTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator/(const B& b, At<Self> a) { return call<DivTag>(a.source, b, a.value); }
+template <class Self> struct Operators {
+  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
+    return call<AddTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
+    return call<AddTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
+    return call<SubTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
+    return call<SubTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
+    return call<MulTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
+    return call<MulTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
+    return call<DivTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
+    return call<DivTag>(a.source, b, a.value);
+  }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
-  template <Operand B>
-  friend constexpr auto operator<(At<Self> a, const B& b) { return call<LessTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator<=(At<Self> a, const B& b) { return call<LessEqualTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator>(At<Self> a, const B& b) { return call<GreaterTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator>=(At<Self> a, const B& b) { return call<GreaterEqualTag>(a.source, a.value, b); }
+  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
+    return call<LessTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
+    return call<LessEqualTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
+    return call<GreaterTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
+    return call<GreaterEqualTag>(a.source, a.value, b);
+  }
 };
 
 /// A tensor that a traced function computes: a thin handle of a node.
-template <class T, int Rank>
-struct Sym : SymTag, Operators<Sym<T, Rank>> {
+template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
   using element = T;
   static constexpr int rank = Rank;
   Value value{};
@@ -2857,21 +2933,19 @@ struct Sym : SymTag, Operators<Sym<T, Rank>> {
 
 namespace detail {
 /// Operands of an expression, held by value: an expression returned from a function never dangles.
-template <class... Ts>
-struct Pack {};
-template <class T, class... Rest>
-struct Pack<T, Rest...> {
+template <class... Ts> struct Pack {};
+template <class T, class... Rest> struct Pack<T, Rest...> {
   T head;
   Pack<Rest...> tail;
 };
 
-template <class T>
-struct NodeCount { static constexpr int value = 1; };
+template <class T> struct NodeCount {
+  static constexpr int value = 1;
+};
 }  // namespace detail
 
 /// An operation that has not run yet. Assigned to a tensor, or given to eval, it is fused, planned and run.
-template <class Tag, class... Operands>
-struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
   using tag = Tag;
   using result = typename Tag::template result<typed_of<Operands>...>;
   using element = typename result::type;
@@ -2885,25 +2959,23 @@ struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
  private:
   template <class First, class... Rest>
   static constexpr detail::Pack<First, Rest...> pack(const First& first, const Rest&... rest) {
-    if constexpr (sizeof...(Rest) == 0) return {first, {}};
-    else return {first, pack(rest...)};
+    if constexpr (sizeof...(Rest) == 0)
+      return {first, {}};
+    else
+      return {first, pack(rest...)};
   }
 };
 
-template <class T, int Rank>
-class ShardedTensor;
+template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
-template <class Tag, class... Operands>
-struct NodeCount<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
   static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
 };
 
 /// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
-template <class T, int Rank>
-struct Evaluate {
-  template <class E>
-  static ShardedTensor<T, Rank> run(const E& expression);
+template <class T, int Rank> struct Evaluate {
+  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
 };
 }  // namespace detail
 
@@ -2912,8 +2984,7 @@ class TensorStorage;
 
 /// A tensor of static element type and rank, laid out over a mesh: an immutable value that shares its shards with its
 /// copies. Inside a trace it is a placeholder, which is why a model of tensors can be traced.
-template <class T, int Rank>
-class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
+template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
   static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
@@ -2925,21 +2996,21 @@ class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>>
   explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
 
   /// The value of a trace, kept as a field of a model.
-  template <SymOperand S>
-  constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
+  template <SymOperand S> constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
     static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename S::element, T>,
                   "tessera: this value has another element type than the tensor it is assigned to; cast it");
   }
   /// Runs the expression; inside a trace, records it.
-  template <ExprOperand E>
-  constexpr ShardedTensor(const E& expression) {
+  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
     static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename E::element, T>,
                   "tessera: this expression has another element type than the tensor it is assigned to; cast it");
     // Traces run in the compiler alone, so none of their code is generated.
-    if (std::is_constant_evaluated()) placeholder_ = lower(trace_of(expression), expression);
-    else *this = detail::Evaluate<T, Rank>::run(expression);
+    if (std::is_constant_evaluated())
+      placeholder_ = lower(trace_of(expression), expression);
+    else
+      *this = detail::Evaluate<T, Rank>::run(expression);
   }
 
   constexpr const Value& placeholder() const { return placeholder_; }
@@ -2953,29 +3024,33 @@ class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>>
 };
 
 /// The trace that an operand belongs to; a null module outside of any.
-template <Operand X>
-constexpr Value trace_of(const X& x) {
-  if constexpr (SymOperand<X>) return x.value;
-  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>) return x.placeholder();
-  else if constexpr (ExprOperand<X>) return trace_of(x.operands);
-  else return {};
+template <Operand X> constexpr Value trace_of(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x.value;
+  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
+    return x.placeholder();
+  else if constexpr (ExprOperand<X>)
+    return trace_of(x.operands);
+  else
+    return {};
 }
-template <class T, class... Rest>
-constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
+template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
   const Value own = trace_of(pack.head);
-  if constexpr (sizeof...(Rest) == 0) return own;
-  else return own.module != nullptr ? own : trace_of(pack.tail);
+  if constexpr (sizeof...(Rest) == 0)
+    return own;
+  else
+    return own.module != nullptr ? own : trace_of(pack.tail);
 }
 
 /// The node of an operand in the trace that `context` belongs to.
-template <Operand X>
-constexpr Value lower(Value context, const X& x) {
+template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
     return x.value.at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced())
-      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
-                              "pass it as an argument");
+      fail(errc::unsupported,
+           "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
+           "pass it as an argument");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
@@ -2989,8 +3064,10 @@ constexpr Value lower(Value context, const X& x) {
 }
 template <class Tag, class... Ts, class... Done>
 constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0) return Tag::emit(context, done...);
-  else return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
+  if constexpr (sizeof...(Ts) == 0)
+    return Tag::emit(context, done...);
+  else
+    return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
 }
 
 /// Most operations an expression of stored tensors may hold, counted as often as they are written.
@@ -2998,8 +3075,7 @@ inline constexpr int max_expression_nodes = 64;
 
 /// An operation on operands: a node when one of them is traced, an expression otherwise. `Tag` names the operation, its
 /// static attributes, its result type and how it is emitted.
-template <class Tag, class... Operands>
-constexpr auto call(Source source, const Operands&... operands) {
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
   using Result = typename Tag::template result<typed_of<Operands>...>;
   if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};
@@ -3025,46 +3101,41 @@ constexpr auto call(Source source, const Operands&... operands) {
 
 namespace tessera {
 
-template <class Block>
-class Stack;
+template <class Block> class Stack;
 
 namespace detail {
 
 template <class T>
-inline constexpr bool is_leaf_v = StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <class T>
-inline constexpr bool is_stack_v = false;
-template <class B>
-inline constexpr bool is_stack_v<Stack<B>> = true;
-template <class T>
-inline constexpr bool is_tuple_v = false;
-template <class... Ts>
-inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
-template <class T>
-inline constexpr bool is_array_v = false;
-template <class T, std::size_t N>
-inline constexpr bool is_array_v<std::array<T, N>> = true;
+inline constexpr bool is_leaf_v =
+    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <class T> inline constexpr bool is_stack_v = false;
+template <class B> inline constexpr bool is_stack_v<Stack<B>> = true;
+template <class T> inline constexpr bool is_tuple_v = false;
+template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
+template <class T> inline constexpr bool is_array_v = false;
+template <class T, std::size_t N> inline constexpr bool is_array_v<std::array<T, N>> = true;
 
 struct AnyField {
-  template <class T>
-  constexpr operator T() const;
+  template <class T> constexpr operator T() const;
 };
-template <class T, class... Fields>
-constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; }) return field_count<T, Fields..., AnyField>();
-  else return static_cast<int>(sizeof...(Fields));
+template <class T, class... Fields> constexpr int field_count() {
+  if constexpr (requires { T{Fields{}..., AnyField{}}; })
+    return field_count<T, Fields..., AnyField>();
+  else
+    return static_cast<int>(sizeof...(Fields));
 }
 
 /// A field that a model can't have: its run-time value would be ignored by the trace.
 template <class Field>
-inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> || is_array_v<Field> ||
-                                         (std::is_aggregate_v<Field> && std::is_class_v<Field>);
+inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> ||
+                                         is_array_v<Field> || (std::is_aggregate_v<Field> && std::is_class_v<Field>);
 
 /// Calls f(field) for every field of a plain struct.
-template <class T, class F>
-constexpr void for_each_field(T& object, F&& f) {
+template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
   constexpr int n = field_count<std::remove_const_t<T>>();
-  static_assert(n <= 16, "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+  static_assert(n <= 16,
+                "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+  // clang-format off
   if constexpr (n == 1) { auto& [a] = object; f(a); }
   else if constexpr (n == 2) { auto& [a, b] = object; f(a); f(b); }
   else if constexpr (n == 3) { auto& [a, b, c] = object; f(a); f(b); f(c); }
@@ -3100,22 +3171,21 @@ constexpr void for_each_field(T& object, F&& f) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
     f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q); f(r);
   }
+  // clang-format on
 }
 
 }  // namespace detail
 
-/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is one
-/// repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
-template <class Block>
-class Stack {
+/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
+/// one repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
+template <class Block> class Stack {
  public:
   using block = Block;
 
   constexpr Stack() = default;
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i).
-  template <class Make>
-  Stack(int n, Make&& make) {
+  template <class Make> Stack(int n, Make&& make) {
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -3127,8 +3197,7 @@ class Stack {
   constexpr const std::vector<Block>& layers() const { return layers_; }
 
   /// x through every layer: layer(x, extra...) for each. The result has the type of x.
-  template <SymOperand X, class... Extra>
-  constexpr X operator()(const X& x, const Extra&... extra) const;
+  template <SymOperand X, class... Extra> constexpr X operator()(const X& x, const Extra&... extra) const;
 
  private:
   std::vector<Block> layers_;
@@ -3137,8 +3206,7 @@ class Stack {
 /// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
 /// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
 /// with enter_layer(i) before each.
-template <class T, class Visitor>
-constexpr void for_each_leaf(T& object, Visitor& visitor) {
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
   using U = std::remove_const_t<T>;
   if constexpr (detail::is_leaf_v<U>) {
     visitor.leaf(object);
@@ -3150,14 +3218,16 @@ constexpr void for_each_leaf(T& object, Visitor& visitor) {
     }
     visitor.leave_stack();
   } else if constexpr (detail::is_tuple_v<U>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) { (for_each_leaf(std::get<I>(object), visitor), ...); }
-    (std::make_index_sequence<std::tuple_size_v<U>>());
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (for_each_leaf(std::get<I>(object), visitor), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>());
   } else if constexpr (detail::is_array_v<U>) {
     for (auto& item : object) for_each_leaf(item, visitor);
   } else {
-    static_assert(detail::is_model_field_v<U>,
-                  "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
-                  "number; a field of another type would be ignored by the trace: make it a template parameter");
+    static_assert(
+        detail::is_model_field_v<U>,
+        "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
+        "number; a field of another type would be ignored by the trace: make it a template parameter");
     if constexpr (detail::is_model_field_v<U> && !std::is_empty_v<U>)
       detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
   }
@@ -3179,28 +3249,31 @@ namespace detail {
 /// Lists the values behind the placeholders of a traced structure.
 struct CollectValues {
   std::vector<Value> values;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) values.push_back(leaf.value);
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>) values.push_back(leaf.placeholder());
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.value);
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.placeholder());
   }
   constexpr void enter_stack(const auto&) { fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack"); }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
 
-/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the program's.
+/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
+/// program's.
 struct BindArguments {
   Module* module;
   int body;
   int next;
   bool sliced;  ///< the values outside have a leading dim of layers
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
       Value outer;
-      if constexpr (SymOperand<Leaf>) outer = leaf.value;
-      else outer = leaf.placeholder();
+      if constexpr (SymOperand<Leaf>)
+        outer = leaf.value;
+      else
+        outer = leaf.placeholder();
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -3212,7 +3285,8 @@ struct BindArguments {
       // Numbers of the program are sources: the body has nodes of its own for them.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        fail(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
+        fail(errc::unsupported,
+             "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }
@@ -3248,15 +3322,17 @@ constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
   bind.sliced = false;
   std::tuple<Extra...> captured(extra...);
   for_each_leaf(captured, bind);
-  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X { return layer(carried, std::get<I>(captured)...); }
-  (std::index_sequence_for<Extra...>{});
+  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X {
+    return layer(carried, std::get<I>(captured)...);
+  }(std::index_sequence_for<Extra...>{});
   const Value full = build::broadcast(result.value, carried.value);
   module->graph(body).outputs.push_back(full.id);
 
   const Repeat repeat{1, static_cast<std::uint8_t>(stacked.values.size()), false};
   const Source source = full.node().source;  // a call of a stack has no line of its own
   Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
-  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())), source};
+  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
+                   source};
   return X(build::project(made, 0, x.value.node()));
 }
 
@@ -3279,8 +3355,7 @@ struct BindProgram {
   int next = 0;
   bool in_stack = false;
 
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Graph& graph = module->main();
     Node node{.value = static_cast<double>(next++)};
     if constexpr (std::is_same_v<Leaf, Dim>) {
@@ -3297,8 +3372,7 @@ struct BindProgram {
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
-  template <class S>
-  constexpr void enter_stack(S& stack) {
+  template <class S> constexpr void enter_stack(S& stack) {
     if (in_stack) fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack");
     stack.layers().resize(1);
     in_stack = true;
@@ -3310,11 +3384,12 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) value = leaf.value;
-    else value = leaf.placeholder();
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else
+      value = leaf.placeholder();
     if (value.module == nullptr)
       fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
     module->main().outputs.push_back(value.id);
@@ -3325,50 +3400,58 @@ struct CollectOutputs {
 };
 
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
-template <class A>
-struct TracedArgument { using type = A; };
-template <class T, int R>
-struct TracedArgument<ShardedTensor<T, R>> { using type = Sym<T, R>; };
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
 
 /// A result as the caller sees it.
-template <class R>
-struct FinalResult { using type = R; };
-template <class T, int R>
-struct FinalResult<Sym<T, R>> { using type = ShardedTensor<T, R>; };
-template <class... Ts>
-struct FinalResult<std::tuple<Ts...>> { using type = std::tuple<typename FinalResult<Ts>::type...>; };
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
 
 /// Expressions over placeholders become part of the trace.
-template <class R>
-constexpr auto settle(const R& result) {
+template <class R> constexpr auto settle(const R& result) {
   if constexpr (ExprOperand<R>) {
     return Sym<typename R::element, R::rank>(lower(trace_of(result), result));
   } else if constexpr (is_tuple_v<R>) {
-    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); }, result);
+    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); },
+                      result);
   } else {
     return result;
   }
 }
 
-template <class T>
-struct SymFor;
-template <class T, int R>
-struct SymFor<ShardedTensor<T, R>> { using type = Sym<T, R>; };
+template <class T> struct SymFor;
+template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
 
 template <class F, class Tuple, std::size_t... I>
 constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (std::is_empty_v<F>) return settle(F{}(std::get<I>(arguments)...));
-  else return std::tuple<>();  // Trace says what is wrong
+  if constexpr (std::is_empty_v<F>)
+    return settle(F{}(std::get<I>(arguments)...));
+  else
+    return std::tuple<>();  // Trace says what is wrong
 }
 
 }  // namespace detail
 
 /// How a function is traced for arguments of these types.
-template <class F, class... Args>
-struct Trace {
-  static_assert(std::is_empty_v<F>, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+template <class F, class... Args> struct Trace {
+  static_assert(std::is_empty_v<F>,
+                "tessera: a traced function must not capture anything; pass what it needs as arguments");
   using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-  using traced_result = decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
+  using traced_result =
+      decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
   using result = typename detail::FinalResult<traced_result>::type;
 
   static constexpr std::pair<Module, int> trace() {
@@ -3386,8 +3469,7 @@ struct Trace {
 };
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
-template <class F, class... Args>
-struct Traced : Trace<F, Args...> {
+template <class F, class... Args> struct Traced : Trace<F, Args...> {
   static constexpr auto sizes = [] {
     const auto made = Traced::trace();
     return std::pair(ProgramSize::of(made.first), made.second);
@@ -3418,12 +3500,14 @@ namespace detail {
 struct CollectSources {
   std::vector<std::int32_t> ids;
   Value context{};
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) value = leaf.value;
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>) value = leaf.placeholder();
-    else return;
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      value = leaf.placeholder();
+    else
+      return;
     if (!is_floating(value.dtype())) return;
     ids.push_back(value.id);
     context = value;
@@ -3438,12 +3522,13 @@ struct ReplaceLeaves {
   const std::vector<std::int32_t>& ids;
   Value context;
   std::size_t next = 0;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
       Value value;
-      if constexpr (SymOperand<Leaf>) value = leaf.value;
-      else value = leaf.placeholder();
+      if constexpr (SymOperand<Leaf>)
+        value = leaf.value;
+      else
+        value = leaf.placeholder();
       if (is_floating(value.dtype())) leaf = Leaf(context.with(ids[next++]));
     }
   }
@@ -3460,17 +3545,20 @@ struct ReplaceLeaves {
 /// field that has no gradient (a Dim, a Scalar, an integer tensor) it holds the field itself.
 /// Returns (value, gradient).
 /// Source: reverse-mode differentiation of the traced graph; no tape exists at run time.
-template <class F>
-constexpr auto value_and_grad(F f) {
+template <class F> constexpr auto value_and_grad(F f) {
   return [f](const auto& first, const auto&... rest) {
     auto value = detail::settle(f(first, rest...));
     auto loss = [&] {
-      if constexpr (detail::is_tuple_v<decltype(value)>) return std::get<0>(value);
-      else return value;
+      if constexpr (detail::is_tuple_v<decltype(value)>)
+        return std::get<0>(value);
+      else
+        return value;
     }();
     using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>, "tessera: value_and_grad is called inside a traced function, with traced arguments");
-    static_assert(Loss::rank == 0, "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+    static_assert(SymOperand<Loss>,
+                  "tessera: value_and_grad is called inside a traced function, with traced arguments");
+    static_assert(Loss::rank == 0,
+                  "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const std::vector<std::int32_t> gradients = differentiate(loss.value, sources.ids);
@@ -3482,8 +3570,7 @@ constexpr auto value_and_grad(F f) {
 }
 
 /// Inside a traced function: the gradient alone.
-template <class F>
-constexpr auto grad(F f) {
+template <class F> constexpr auto grad(F f) {
   return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
 }
 
@@ -3517,7 +3604,8 @@ class GraphVerifier {
     for (int id = 0; id < graph_.size; ++id)
       if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
     for (int k = 0; k < graph_.output_count; ++k)
-      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size) return {index_, -1, "an output is a node of the graph"};
+      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
+        return {index_, -1, "an output is a node of the graph"};
     return {};
   }
 
@@ -3532,7 +3620,8 @@ class GraphVerifier {
   }
   /// x with one more dim in front.
   static constexpr bool stacks(const Node& stacked, const Node& x) {
-    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 && stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+           stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
   }
 
   constexpr Rule check(int id) const {
@@ -3549,7 +3638,8 @@ class GraphVerifier {
     if (node.op == Op::repeat) return check_repeat(id);
     if (node.rank > max_rank || node.unit >> node.rank != 0) return "a dim is one of the rank";
     switch (row.kind) {
-      case OpKind::source: return check_source(id);
+      case OpKind::source:
+        return check_source(id);
       case OpKind::index:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
         return build::same_static_shape(node, x(id, 0)) ? Rule{} : "the result has the shape of the operand";
@@ -3559,13 +3649,20 @@ class GraphVerifier {
       case OpKind::constraint:
         if (node.index() < 0) return "a constraint has a spec";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::elementwise: return check_elementwise(id);
-      case OpKind::reduction: return check_reduction(id);
-      case OpKind::contraction: return check_einsum(id);
-      case OpKind::layout: return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
-      case OpKind::indexed: return check_indexed(id);
-      case OpKind::attention: return check_attention(id);
-      case OpKind::control: return check_project(id);
+      case OpKind::elementwise:
+        return check_elementwise(id);
+      case OpKind::reduction:
+        return check_reduction(id);
+      case OpKind::contraction:
+        return check_einsum(id);
+      case OpKind::layout:
+        return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
+      case OpKind::indexed:
+        return check_indexed(id);
+      case OpKind::attention:
+        return check_attention(id);
+      case OpKind::control:
+        return check_project(id);
     }
     return {};
   }
@@ -3575,11 +3672,13 @@ class GraphVerifier {
   constexpr Rule check_source(int id) const {
     const Node& node = graph_[id];
     if (node.op == Op::argument)
-      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count) ? "an argument is one of the program's"
-                                                                                          : Rule{};
+      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count)
+                 ? "an argument is one of the program's"
+                 : Rule{};
     if (node.rank != 0) return "a number has rank 0";
     if ((node.op == Op::dim || node.op == Op::extent) && node.dtype != DType::i64) return "a size is a 64-bit integer";
-    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank)) return "the dim is one of the operand's";
+    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank))
+      return "the dim is one of the operand's";
     return {};
   }
 
@@ -3595,14 +3694,16 @@ class GraphVerifier {
       if (all) unit |= 1u << d;
     }
     if (node.rank != rank || node.unit != unit) return "the result has the dims of its operands, broadcast";
-    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1))) return "a broadcast has the shape of its second operand";
+    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1)))
+      return "a broadcast has the shape of its second operand";
     if (node.op == Op::cast) return {};
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
       if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
-      if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype) return "the result has the element type of its operands";
+      if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
+        return "the result has the element type of its operands";
     }
     return build::is_predicate(node.op) && node.dtype != DType::bool_ ? "a comparison gives bools" : Rule{};
   }
@@ -3618,7 +3719,8 @@ class GraphVerifier {
       if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
       ++rank;
     }
-    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{} : "the result has the dims that are kept";
+    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{}
+                                                                              : "the result has the dims that are kept";
   }
 
   constexpr Rule check_einsum(int id) const {
@@ -3653,7 +3755,8 @@ class GraphVerifier {
     if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
     unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
     for (int p = 0; p < f.count; ++p) {
-      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 || f.order[p] >= f.count)
+      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+          f.order[p] >= f.count)
         return "parts lie in dims";
       if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
       placed |= 1u << f.order[p];
@@ -3680,7 +3783,8 @@ class GraphVerifier {
     if (joins) return {};
     if (!is_size(id, 1)) return "a start is a number";
     if (node.op == Op::slice) return is_size(id, 2) ? Rule{} : "a size is a number";
-    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{} : "a pad has the shape of its third operand";
+    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{}
+                                                                      : "a pad has the shape of its third operand";
   }
 
   constexpr Rule check_indexed(int id) const {
@@ -3688,9 +3792,12 @@ class GraphVerifier {
     const bool gathers = node.op == Op::gather;
     const Node &table = gathers ? x(id, 0) : node, &rows = gathers ? node : x(id, 0), &index = x(id, 1);
     if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype) return "rows have the dims of the indices and of a row";
+    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype)
+      return "rows have the dims of the indices and of a row";
     if (!gathers && !same_type(node, x(id, 2))) return "the result has the type of the table";
-    return rows.unit == (index.unit | (table.unit >> 1) << index.rank) ? Rule{} : "rows have the dims of the indices and of a row";
+    return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
+               ? Rule{}
+               : "rows have the dims of the indices and of a row";
   }
 
   constexpr Rule check_attention(int id) const {
@@ -3706,10 +3813,14 @@ class GraphVerifier {
     if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
     const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
     const bool is_gradient = node.op == Op::attention_grad;
-    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
-    if (!is_gradient) return node.rank == 4 && node.unit == out ? Rule{} : "the result has the dims of the queries, and the width of the values";
+    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
+      return "a row has one logarithm";
+    if (!is_gradient)
+      return node.rank == 4 && node.unit == out ? Rule{}
+                                                : "the result has the dims of the queries, and the width of the values";
     for (int i : {3, 5})
-      if (x(id, i).rank != 4 || x(id, i).unit != out) return "a result has the dims of the queries, and the width of the values";
+      if (x(id, i).rank != 4 || x(id, i).unit != out)
+        return "a result has the dims of the queries, and the width of the values";
     if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
     return same_type(node, x(id, node.labels[1])) ? Rule{} : "a gradient has the type of what it is of";
   }
@@ -3717,7 +3828,8 @@ class GraphVerifier {
   constexpr Rule check_repeat(int id) const {
     const Node& node = graph_[id];
     const Repeat repeat = Repeat::of(node);
-    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_) return "a repeat has a body of its own";
+    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
+      return "a repeat has a body of its own";
     const GraphView& body = program_.graphs[node.index()];
     if (repeat.carried + repeat.stacked > node.arity) return "carried and stacked values are operands";
     if (repeat.stacked == 0) return "a repeat has a stacked operand, which counts its layers";
@@ -3729,7 +3841,8 @@ class GraphVerifier {
       const int i = body[a].index();
       if (i >= node.arity) return "an argument of a body is an operand of its repeat";
       const bool stacked = i >= repeat.carried && i < repeat.carried + repeat.stacked;
-      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a]))) return "an argument of a body has the type of the operand";
+      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
+        return "an argument of a body has the type of the operand";
     }
     return {};
   }
@@ -4222,7 +4335,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
   const std::string at = c.node().source.text();
-  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ",
+       at);
 }
 
 }  // namespace tessera
@@ -4495,7 +4609,8 @@ constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule)
 }
 
 /// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
-/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are summed.
+/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
+/// summed.
 constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   if (!r.needs(operand)) return;
   const EinsumLabels labels = EinsumLabels::of(r.node());
@@ -4512,19 +4627,27 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     bool found = false;
     for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
     for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
-    if (found && !x.is_unit(d)) made.out[out++] = own[d];
-    else alone |= 1u << d;
+    if (found && !x.is_unit(d))
+      made.out[out++] = own[d];
+    else
+      alone |= 1u << d;
   }
   r.add(operand, build::broadcast(build::insert_units(build::einsum(g, partner, made), alone, x.rank()), x));
 }
 
 inline constexpr RowEntry contraction_rows[] = {
-    {Op::einsum, {.name = "einsum", .kind = OpKind::contraction, .arity = 2, .linear = Linearity::each, .shape = einsum_shape,
-                  .sharding = einsum_sharding,
-                  .gradient = [](Gradient& r) {
-                    einsum_operand_gradient(r, 0);
-                    einsum_operand_gradient(r, 1);
-                  }}},
+    {Op::einsum,
+     {.name = "einsum",
+      .kind = OpKind::contraction,
+      .arity = 2,
+      .linear = Linearity::each,
+      .shape = einsum_shape,
+      .sharding = einsum_sharding,
+      .gradient =
+          [](Gradient& r) {
+            einsum_operand_gradient(r, 0);
+            einsum_operand_gradient(r, 1);
+          }}},
 };
 
 }  // namespace tessera::rows
@@ -4539,9 +4662,16 @@ inline constexpr RowEntry contraction_rows[] = {
 namespace tessera::rows {
 
 inline constexpr RowEntry control_rows[] = {
-    {Op::repeat, {.name = "repeat", .kind = OpKind::control, .arity = any_arity, .gradient = repeat_gradient, .flops = 0}},
+    {Op::repeat,
+     {.name = "repeat", .kind = OpKind::control, .arity = any_arity, .gradient = repeat_gradient, .flops = 0}},
     // The repeat reads the cotangents of its projections.
-    {Op::project, {.name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .gradient = nullptr, .flops = 0}},
+    {Op::project,
+     {.name = "project",
+      .kind = OpKind::control,
+      .arity = 1,
+      .linear = Linearity::first,
+      .gradient = nullptr,
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows
@@ -4572,8 +4702,10 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
         const int at = static_cast<int>(out) - (node.rank - other.rank);
         if (at >= 0 && !other.is_unit(at)) first = false;
       }
-      if (first) shape[out] = extent;
-      else if (shape[out] != extent) fail_shapes(c, "dims that meet differ; only dims of static extent 1 repeat");
+      if (first)
+        shape[out] = extent;
+      else if (shape[out] != extent)
+        fail_shapes(c, "dims that meet differ; only dims of static extent 1 repeat");
     }
   }
   return shape;
@@ -4592,81 +4724,124 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
   }
 }
 
-constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity linear, GradientRule gradient, std::uint8_t flops = 1,
-                            double (*fold)(double, double) = nullptr) {
-  return {.name = name, .kind = OpKind::elementwise, .arity = arity, .linear = linear, .shape = broadcast_shape,
-          .sharding = elementwise_sharding, .gradient = gradient, .fold = fold, .flops = flops};
+constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity linear, GradientRule gradient,
+                            std::uint8_t flops = 1, double (*fold)(double, double) = nullptr) {
+  return {.name = name,
+          .kind = OpKind::elementwise,
+          .arity = arity,
+          .linear = linear,
+          .shape = broadcast_shape,
+          .sharding = elementwise_sharding,
+          .gradient = gradient,
+          .fold = fold,
+          .flops = flops};
 }
 
+// clang-format off: a table, a row for each operation.
 // In a gradient rule g() is the cotangent, x(i) operand i, y() the result, add(i, v) hands v to operand i.
 inline constexpr RowEntry elementwise_rows[] = {
-    {Op::neg, elementwise("neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1,
-                          [](double a, double) { return -a; })},
-    {Op::abs, elementwise("abs", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
-                          [](double a, double) { return a < 0 ? -a : a; })},
-    {Op::exp, elementwise("exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
-    {Op::log, elementwise("log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
-    {Op::sqrt, elementwise("sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
-    {Op::rsqrt, elementwise("rsqrt", 1, Linearity::no,
-                            [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
-    {Op::tanh, elementwise("tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
-    {Op::sigmoid, elementwise("sigmoid", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
+    {Op::neg,
+     elementwise(
+         "neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1, [](double a, double) { return -a; })},
+    {Op::abs, elementwise(
+                  "abs", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
+                  [](double a, double) { return a < 0 ? -a : a; })},
+    {Op::exp, elementwise(
+                  "exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
+    {Op::log, elementwise(
+                  "log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
+    {Op::sqrt, elementwise(
+                   "sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
+    {Op::rsqrt,
+     elementwise(
+         "rsqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
+    {Op::tanh, elementwise(
+                   "tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
+    {Op::sigmoid, elementwise(
+                      "sigmoid", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
     {Op::relu, elementwise("relu", 1, Linearity::no,
                            [](Gradient& r) {
                              Value x = r.x(0), zero = x.number(0);
                              r.add(0, build::select(build::binary(Op::greater, x, zero), r.g(), zero));
                            })},
-    {Op::gelu, elementwise("gelu", 1, Linearity::no,
-                           [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
-                             constexpr double c = 0.79788456080286535588, k = 0.044715;
-                             Value x = r.x(0), x2 = x * x;
-                             Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
-                             Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
-                             r.add(0, r.g() * slope);
-                           }, 22)},
-    {Op::silu, elementwise("silu", 1, Linearity::no,
-                           [](Gradient& r) {
-                             Value x = r.x(0), s = build::unary(Op::sigmoid, x);
-                             r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
-                           }, 17)},
+    {Op::gelu, elementwise(
+                   "gelu", 1, Linearity::no,
+                   [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
+                     constexpr double c = 0.79788456080286535588, k = 0.044715;
+                     Value x = r.x(0), x2 = x * x;
+                     Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
+                     Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
+                     r.add(0, r.g() * slope);
+                   },
+                   22)},
+    {Op::silu, elementwise(
+                   "silu", 1, Linearity::no,
+                   [](Gradient& r) {
+                     Value x = r.x(0), s = build::unary(Op::sigmoid, x);
+                     r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
+                   },
+                   17)},
     {Op::sign, elementwise("sign", 1, Linearity::no, nullptr)},
     {Op::logical_not, elementwise("not", 1, Linearity::no, nullptr)},
-    {Op::cast, elementwise("cast", 1, Linearity::no, [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
-                           [](double a, double) { return a; })},
-    {Op::add, elementwise("add", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, r.g()); }, 1,
-                          [](double a, double b) { return a + b; })},
-    {Op::sub, elementwise("sub", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, -r.g()); }, 1,
-                          [](double a, double b) { return a - b; })},
-    {Op::mul, elementwise("mul", 2, Linearity::each,
-                          [](Gradient& r) { r.add(0, r.g() * r.x(1)); r.add(1, r.g() * r.x(0)); }, 1,
-                          [](double a, double b) { return a * b; })},
-    {Op::div, elementwise("div", 2, Linearity::first,
-                          [](Gradient& r) {
-                            r.add(0, r.g() / r.x(1));
-                            r.add(1, -(r.g() * r.y() / r.x(1)));
-                          }, 4, [](double a, double b) { return a / b; })},
-    {Op::pow, elementwise("pow", 2, Linearity::no,
-                          [](Gradient& r) {
-                            Value x = r.x(0), p = r.x(1);
-                            r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
-                            if (!r.needs(1)) return;
-                            // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
-                            Value one = x.number(1), zero = x.number(0);
-                            Value positive = build::binary(Op::greater, x, zero);
-                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
-                          }, 30)},
-    {Op::minimum, elementwise("minimum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return b < a ? b : a; })},
-    {Op::maximum, elementwise("maximum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return a < b ? b : a; })},
+    {Op::cast, elementwise(
+                   "cast", 1, Linearity::no, [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
+                   [](double a, double) { return a; })},
+    {Op::add, elementwise(
+                  "add", 2, Linearity::jointly,
+                  [](Gradient& r) {
+                    r.add(0, r.g());
+                    r.add(1, r.g());
+                  },
+                  1, [](double a, double b) { return a + b; })},
+    {Op::sub, elementwise(
+                  "sub", 2, Linearity::jointly,
+                  [](Gradient& r) {
+                    r.add(0, r.g());
+                    r.add(1, -r.g());
+                  },
+                  1, [](double a, double b) { return a - b; })},
+    {Op::mul, elementwise(
+                  "mul", 2, Linearity::each,
+                  [](Gradient& r) {
+                    r.add(0, r.g() * r.x(1));
+                    r.add(1, r.g() * r.x(0));
+                  },
+                  1, [](double a, double b) { return a * b; })},
+    {Op::div, elementwise(
+                  "div", 2, Linearity::first,
+                  [](Gradient& r) {
+                    r.add(0, r.g() / r.x(1));
+                    r.add(1, -(r.g() * r.y() / r.x(1)));
+                  },
+                  4, [](double a, double b) { return a / b; })},
+    {Op::pow, elementwise(
+                  "pow", 2, Linearity::no,
+                  [](Gradient& r) {
+                    Value x = r.x(0), p = r.x(1);
+                    r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
+                    if (!r.needs(1)) return;
+                    // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
+                    Value one = x.number(1), zero = x.number(0);
+                    Value positive = build::binary(Op::greater, x, zero);
+                    r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
+                  },
+                  30)},
+    {Op::minimum, elementwise(
+                      "minimum", 2, Linearity::no,
+                      [](Gradient& r) {
+                        Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
+                        r.add(0, build::select(first, r.g(), zero));
+                        r.add(1, build::select(first, zero, r.g()));
+                      },
+                      1, [](double a, double b) { return b < a ? b : a; })},
+    {Op::maximum, elementwise(
+                      "maximum", 2, Linearity::no,
+                      [](Gradient& r) {
+                        Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
+                        r.add(0, build::select(first, r.g(), zero));
+                        r.add(1, build::select(first, zero, r.g()));
+                      },
+                      1, [](double a, double b) { return a < b ? b : a; })},
     {Op::equal, elementwise("equal", 2, Linearity::no, nullptr)},
     {Op::not_equal, elementwise("not_equal", 2, Linearity::no, nullptr)},
     {Op::less, elementwise("less", 2, Linearity::no, nullptr)},
@@ -4681,10 +4856,18 @@ inline constexpr RowEntry elementwise_rows[] = {
                                r.add(1, build::select(r.x(0), r.g(), zero));
                                r.add(2, build::select(r.x(0), zero, r.g()));
                              })},
-    {Op::broadcast, {.name = "broadcast", .kind = OpKind::elementwise, .arity = 2, .linear = Linearity::first, .shape = broadcast_shape,
-                     .sharding = elementwise_sharding, .gradient = [](Gradient& r) { r.add(0, r.g()); }, .flops = 0,
-                     .shape_only = 1u << 1}},
+    {Op::broadcast,
+     {.name = "broadcast",
+      .kind = OpKind::elementwise,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = broadcast_shape,
+      .sharding = elementwise_sharding,
+      .gradient = [](Gradient& r) { r.add(0, r.g()); },
+      .flops = 0,
+      .shape_only = 1u << 1}},
 };
+// clang-format on
 
 }  // namespace tessera::rows
 
@@ -4714,7 +4897,8 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
   for (int d = 0; d < index.rank; ++d)
     if (!index.is_unit(d)) {
-      index_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      index_dims.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
       row_dims.dims[d] = index_dims.dims[d];
     }
   for (int d = 1; d < shape.rank; ++d)
@@ -4734,24 +4918,36 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
 }
 
 inline constexpr RowEntry indexed_rows[] = {
-    {Op::gather, {.name = "gather", .kind = OpKind::indexed, .arity = 2, .linear = Linearity::first, .shape = gather_shape,
-                  .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
-                  .gradient = [](Gradient& r) {
-                    const Value table = r.x(0), g = r.full_g();
-                    r.add(0, g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-                                    {g.id, r.x(1).id, table.id}));
-                  },
-                  .flops = 0}},
+    {Op::gather,
+     {.name = "gather",
+      .kind = OpKind::indexed,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = gather_shape,
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .gradient =
+          [](Gradient& r) {
+            const Value table = r.x(0), g = r.full_g();
+            r.add(0,
+                  g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+                         {g.id, r.x(1).id, table.id}));
+          },
+      .flops = 0}},
     // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
-    {Op::scatter, {.name = "scatter", .kind = OpKind::indexed, .arity = 3, .linear = Linearity::first,
-                   .shape = [](const ShapeContext& c) { return c.operand(2); },
-                   .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
-                   .gradient = [](Gradient& r) {
-                     const Value rows = r.x(0), g = r.full_g();
-                     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
-                                     {g.id, r.x(1).id}));
-                   },
-                   .shape_only = 1u << 2}},
+    {Op::scatter,
+     {.name = "scatter",
+      .kind = OpKind::indexed,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .gradient =
+          [](Gradient& r) {
+            const Value rows = r.x(0), g = r.full_g();
+            r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                            {g.id, r.x(1).id}));
+          },
+      .shape_only = 1u << 2}},
 };
 
 }  // namespace tessera::rows
@@ -4852,7 +5048,8 @@ constexpr void rearrange_gradient(Gradient& r) {
     } else {  // inferred inside a split dim: the extent over the product of the given sizes
       Value size = build::extent(x, f.in_dim[factor]);
       for (int o = 0; o < f.count; ++o)
-        if (o != factor && f.in_dim[o] == f.in_dim[factor]) size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
+        if (o != factor && f.in_dim[o] == f.in_dim[factor])
+          size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
       sizes[p] = size.id;
     }
   }
@@ -4921,20 +5118,46 @@ constexpr void concat_gradient(Gradient& r) {
 }
 
 inline constexpr RowEntry layout_rows[] = {
-    {Op::rearrange, {.name = "rearrange", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::first, .shape = rearrange_shape,
-                     .sharding = rearrange_sharding, .gradient = rearrange_gradient, .flops = 0}},
-    {Op::slice, {.name = "slice", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = slice_shape,
-                 .sharding = along_dim_sharding,
-                 .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
-                 .flops = 0}},
-    {Op::pad, {.name = "pad", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = pad_shape,
-               .sharding = along_dim_sharding,
-               .gradient = [](Gradient& r) {
-                 r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
-               },
-               .flops = 0, .shape_only = 1u << 2}},
-    {Op::concat, {.name = "concat", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::jointly, .shape = concat_shape,
-                  .sharding = along_dim_sharding, .gradient = concat_gradient, .flops = 0}},
+    {Op::rearrange,
+     {.name = "rearrange",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::first,
+      .shape = rearrange_shape,
+      .sharding = rearrange_sharding,
+      .gradient = rearrange_gradient,
+      .flops = 0}},
+    {Op::slice,
+     {.name = "slice",
+      .kind = OpKind::layout,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = slice_shape,
+      .sharding = along_dim_sharding,
+      .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
+      .flops = 0}},
+    {Op::pad,
+     {.name = "pad",
+      .kind = OpKind::layout,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = pad_shape,
+      .sharding = along_dim_sharding,
+      .gradient =
+          [](Gradient& r) {
+            r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
+          },
+      .flops = 0,
+      .shape_only = 1u << 2}},
+    {Op::concat,
+     {.name = "concat",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::jointly,
+      .shape = concat_shape,
+      .sharding = along_dim_sharding,
+      .gradient = concat_gradient,
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows
@@ -4952,8 +5175,10 @@ constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (!reduced.has(d)) shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
-    else if (reduced.keep) shape.push_back(1);
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
   }
   return shape;
 }
@@ -4993,16 +5218,32 @@ constexpr void extreme_gradient(Gradient& r) {
 }
 
 inline constexpr RowEntry reduction_rows[] = {
-    {Op::sum, {.name = "sum", .kind = OpKind::reduction, .arity = 1, .linear = Linearity::first, .shape = reduction_shape,
-               .sharding = reduction_sharding,
-               .gradient = [](Gradient& r) {
-                 Value g = r.g();
-                 r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-               }}},
-    {Op::max, {.name = "max", .kind = OpKind::reduction, .arity = 1, .shape = reduction_shape, .sharding = reduction_sharding,
-               .gradient = extreme_gradient}},
-    {Op::min, {.name = "min", .kind = OpKind::reduction, .arity = 1, .shape = reduction_shape, .sharding = reduction_sharding,
-               .gradient = extreme_gradient}},
+    {Op::sum,
+     {.name = "sum",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient =
+          [](Gradient& r) {
+            Value g = r.g();
+            r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
+          }}},
+    {Op::max,
+     {.name = "max",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient = extreme_gradient}},
+    {Op::min,
+     {.name = "min",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient = extreme_gradient}},
 };
 
 }  // namespace tessera::rows
@@ -5032,25 +5273,51 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
 }
 
 inline constexpr RowEntry source_rows[] = {
-    {Op::argument, {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
+    {Op::argument,
+     {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
     {Op::dim, {.name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
     {Op::scalar, {.name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::constant, {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::extent, {.name = "extent", .kind = OpKind::source, .arity = 1, .shape = scalar_shape, .sharding = no_factors, .flops = 0,
-                  .shape_only = 1}},
-    {Op::iota, {.name = "iota", .kind = OpKind::index, .arity = 1, .shape = like_shape, .sharding = like_sharding, .flops = 0,
-                .shape_only = 1}},
+    {Op::constant,
+     {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::extent,
+     {.name = "extent",
+      .kind = OpKind::source,
+      .arity = 1,
+      .shape = scalar_shape,
+      .sharding = no_factors,
+      .flops = 0,
+      .shape_only = 1}},
+    {Op::iota,
+     {.name = "iota",
+      .kind = OpKind::index,
+      .arity = 1,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 0,
+      .shape_only = 1}},
     // Operands: what to be shaped like, and the key.
-    {Op::random, {.name = "random", .kind = OpKind::random, .arity = 2, .shape = like_shape, .sharding = like_sharding, .flops = 20,
-                  .shape_only = 1}},
-    {Op::constraint, {.name = "constraint", .kind = OpKind::constraint, .arity = 1, .linear = Linearity::first, .shape = like_shape,
-                      .sharding = like_sharding,
-                      // The cotangent is laid out as the value is.
-                      .gradient = [](Gradient& r) {
-                        Node made = r.node();
-                        r.add(0, r.y().make(made, {r.full_g().id}));
-                      },
-                      .flops = 0}},
+    {Op::random,
+     {.name = "random",
+      .kind = OpKind::random,
+      .arity = 2,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 20,
+      .shape_only = 1}},
+    {Op::constraint,
+     {.name = "constraint",
+      .kind = OpKind::constraint,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      // The cotangent is laid out as the value is.
+      .gradient =
+          [](Gradient& r) {
+            Node made = r.node();
+            r.add(0, r.y().make(made, {r.full_g().id}));
+          },
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows
@@ -5093,11 +5360,13 @@ constexpr RowTable make_row_table() {
 inline constexpr auto row_table = make_row_table().rows;
 inline constexpr auto gradient_table = make_row_table().gradients;
 
-static_assert([] {
-  for (const OpRow& row : row_table)
-    if (row.name.empty()) return false;
-  return true;
-}(), "tessera: an operation has no row");
+static_assert(
+    [] {
+      for (const OpRow& row : row_table)
+        if (row.name.empty()) return false;
+      return true;
+    }(),
+    "tessera: an operation has no row");
 }  // namespace detail
 
 constexpr const OpRow& row_of(Op op) { return detail::row_table[static_cast<std::size_t>(op)]; }
@@ -5117,8 +5386,7 @@ namespace tessera {
 namespace detail {
 
 /// Element type and rank of operands that meet: equal types, or a number, which takes the other's type.
-template <class A, class B>
-struct Promote {
+template <class A, class B> struct Promote {
   using type = std::conditional_t<std::is_same_v<typename A::type, Number>, typename B::type, typename A::type>;
   static constexpr bool numbers = std::is_same_v<typename A::type, Number> || std::is_same_v<typename B::type, Number>;
   static_assert(numbers || std::is_same_v<typename A::type, typename B::type>,
@@ -5130,26 +5398,25 @@ struct Promote {
 constexpr Value meet(Value x, Value with) {
   return x.rank() == 0 && x.dtype() != with.dtype() ? build::cast(x, with.dtype()) : x;
 }
-template <class Element>
-constexpr Value as_element(Value x) {
-  if constexpr (std::is_same_v<Element, Number>) return x;
-  else return build::cast(x, dtype_v<Element>);
+template <class Element> constexpr Value as_element(Value x) {
+  if constexpr (std::is_same_v<Element, Number>)
+    return x;
+  else
+    return build::cast(x, dtype_v<Element>);
 }
 
-template <Op O>
-struct Unary {
-  template <class A>
-  struct result : A {
+template <Op O> struct Unary {
+  template <class A> struct result : A {
     static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not,
                   "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
   };
   static constexpr Value emit(Value context, Value x) { return build::unary(O, x.at(context.source)); }
 };
 
-template <Op O>
-struct Binary {
+template <Op O> struct Binary {
   template <class A, class B>
-  using result = Typed<std::conditional_t<build::is_predicate(O), bool, typename Promote<A, B>::type>, Promote<A, B>::rank>;
+  using result =
+      Typed<std::conditional_t<build::is_predicate(O), bool, typename Promote<A, B>::type>, Promote<A, B>::rank>;
   static constexpr Value emit(Value context, Value x, Value y) {
     // Number operands are the only ones whose types may differ here.
     const bool x_is_number = x.rank() == 0 && x.dtype() != y.dtype() && is_number(x);
@@ -5175,33 +5442,43 @@ struct NegTag : detail::Unary<Op::neg> {};
 using Here = std::source_location;
 
 /// Elementwise functions. Shape and sharding of the result are the operand's; no communication.
-template <TensorOperand X>
-constexpr auto abs(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::abs>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto exp(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::exp>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto log(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::log>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto sqrt(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::sqrt>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto rsqrt(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::rsqrt>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto tanh(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::tanh>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto sigmoid(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::sigmoid>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto relu(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::relu>>(Source::from(at), x); }
+template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::abs>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto exp(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::exp>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto log(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::log>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::sqrt>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::rsqrt>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::tanh>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::sigmoid>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto relu(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::relu>>(Source::from(at), x);
+}
 /// The tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-template <TensorOperand X>
-constexpr auto gelu(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::gelu>>(Source::from(at), x); }
+template <TensorOperand X> constexpr auto gelu(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::gelu>>(Source::from(at), x);
+}
 /// x sigmoid(x).
-template <TensorOperand X>
-constexpr auto silu(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::silu>>(Source::from(at), x); }
+template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::silu>>(Source::from(at), x);
+}
 /// -1, 0 or 1.
-template <TensorOperand X>
-constexpr auto sign(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::sign>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto logical_not(const X& x, Here at = Here::current()) {
+template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::sign>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<Op::logical_not>>(Source::from(at), x);
 }
 
@@ -5245,8 +5522,7 @@ constexpr auto logical_or(const A& a, const B& b, Here at = Here::current()) {
 namespace detail {
 
 struct SelectTag {
-  template <class C, class A, class B>
-  struct result {
+  template <class C, class A, class B> struct result {
     static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
@@ -5259,10 +5535,8 @@ struct SelectTag {
   }
 };
 
-template <class To>
-struct CastTag {
-  template <class A>
-  using result = Typed<To, A::rank>;
+template <class To> struct CastTag {
+  template <class A> using result = Typed<To, A::rank>;
   static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
 };
 
@@ -5276,8 +5550,7 @@ constexpr auto select(const C& condition, const A& yes, const B& no, Here at = H
 }
 
 /// x with another element type. Floating to integer truncates; to bool tests against zero.
-template <Element To, TensorOperand X>
-constexpr auto cast(const X& x, Here at = Here::current()) {
+template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
 
@@ -5393,7 +5666,10 @@ constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = He
   const Value value = lower(context, x);
   PartitionSpec whole = spec;
   for (int lead = value.rank() - X::rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  const Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit,
+  const Node made{.op = Op::constraint,
+                  .dtype = value.dtype(),
+                  .rank = value.node().rank,
+                  .unit = value.node().unit,
                   .value = static_cast<double>(context.module->add_spec(whole))};
   return Sym<typename X::element, X::rank>(value.at(context.source).make(made, {value.id}));
 }
@@ -5424,8 +5700,17 @@ struct EinsumText {
     for (std::size_t i = 0; i < text.size() && valid; ++i) {
       const char c = text[i];
       if (c == ' ') continue;
-      if (c == ',') { valid = part == 0; part = 1; continue; }
-      if (c == '-') { valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>'; part = 2; ++i; continue; }
+      if (c == ',') {
+        valid = part == 0;
+        part = 1;
+        continue;
+      }
+      if (c == '-') {
+        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
+        part = 2;
+        ++i;
+        continue;
+      }
       const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
       int label = 0;
       while (label < known && names[label] != c) ++label;
@@ -5442,16 +5727,16 @@ struct EinsumText {
   }
 };
 
-template <FixedString Text>
-struct EinsumTag {
+template <FixedString Text> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
-  static_assert(text.valid, "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
-                            "every letter of the result in an operand");
-  template <class A, class B>
-  struct result {
+  static_assert(text.valid,
+                "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
+                "every letter of the result in an operand");
+  template <class A, class B> struct result {
     static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
-    static_assert(std::is_same_v<typename A::type, typename B::type>, "tessera: the operands of einsum have one element type");
+    static_assert(std::is_same_v<typename A::type, typename B::type>,
+                  "tessera: the operands of einsum have one element type");
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
   };
@@ -5461,13 +5746,13 @@ struct EinsumTag {
 };
 
 struct MatmulTag {
-  template <class A, class B>
-  struct result {
+  template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
     static_assert(B::rank <= 2 || A::rank == B::rank,
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
-    static_assert(std::is_same_v<typename A::type, typename B::type>, "tessera: the operands of matmul have one element type");
+    static_assert(std::is_same_v<typename A::type, typename B::type>,
+                  "tessera: the operands of matmul have one element type");
     using type = typename A::type;
     static constexpr int rank = A::rank;
   };
@@ -5498,8 +5783,7 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
 }
 
 /// [..., M, K] by [K, N], or by [..., K, N] of the same rank.
-template <TensorOperand A, TensorOperand B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::MatmulTag>(Source::from(at), a, b);
 }
 
@@ -5521,11 +5805,12 @@ inline constexpr KeepDims keepdims{};
 namespace detail {
 
 /// The dims as a bit set; negative ones count from the end; none named means all.
-template <int Rank, int... Dims>
-constexpr unsigned dim_set() {
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
   static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0) return (1u << Rank) - 1;
-  else return ((1u << ((Dims + Rank) % Rank)) | ...);
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
 }
 constexpr int bit_count(unsigned bits) {
   int n = 0;
@@ -5533,18 +5818,16 @@ constexpr int bit_count(unsigned bits) {
   return n;
 }
 
-template <Op O, bool Mean, bool Keep, int... Dims>
-struct Reduce {
-  template <class A>
-  struct result {
+template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
     using type = typename A::type;
-    static_assert(!std::is_same_v<type, bool>, "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
+    static_assert(!std::is_same_v<type, bool>,
+                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
   };
-  template <int Rank>
-  static constexpr unsigned dims = dim_set<Rank, Dims...>();
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
 
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
@@ -5561,15 +5844,12 @@ struct Reduce {
 };
 
 /// A reduction bound to the rank of its operand, which is what turns dims into bits.
-template <int Rank, class R>
-struct RankedReduce {
-  template <class A>
-  using result = typename R::template result<A>;
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X>
-constexpr auto reduce(const X& x, Here at) {
+template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
   return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
 
@@ -5579,28 +5859,28 @@ constexpr auto reduce(const X& x, Here at) {
 /// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
 /// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
-template <int... Dims, TensorOperand X>
-constexpr auto sum(const X& x, Here at = Here::current()) { return detail::reduce<Op::sum, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::sum, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto mean(const X& x, Here at = Here::current()) { return detail::reduce<Op::sum, true, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::sum, true, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto max(const X& x, Here at = Here::current()) { return detail::reduce<Op::max, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::max, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto min(const X& x, Here at = Here::current()) { return detail::reduce<Op::min, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::min, false, true, Dims...>(x, at);
 }
 
@@ -5615,16 +5895,15 @@ constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
 
 namespace tessera {
 
-/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression of
-/// stored tensors is a Scalar otherwise, whose value only matters when the program runs.
+/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression
+/// of stored tensors is a Scalar otherwise, whose value only matters when the program runs.
 template <class T>
 concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
 
 namespace detail {
 
 /// The dim meant by `dim`, which may count from the end, in a tensor of rank `Rank`.
-template <int Dim, int Rank>
-constexpr int checked_dim() {
+template <int Dim, int Rank> constexpr int checked_dim() {
   static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
   return Dim < 0 ? Dim + Rank : Dim;
 }
@@ -5638,18 +5917,15 @@ constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
   return Dim(build::binary(op, lower(context, x), lower(context, y)));
 }
 
-template <int Rank, int Dim, class T>
-struct IotaTag {
-  template <class A>
-  using result = Typed<T, Rank>;
+template <int Rank, int Dim, class T> struct IotaTag {
+  template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
     return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
   }
 };
 
 struct BroadcastTag {
-  template <class A, class B>
-  struct result {
+  template <class A, class B> struct result {
     static_assert(std::is_same_v<typename A::type, Number> || A::rank <= B::rank,
                   "tessera: a tensor can't be broadcast to a tensor of fewer dims");
     using type = typename Promote<A, Typed<typename B::type, B::rank>>::type;
@@ -5685,8 +5961,7 @@ constexpr Dim operator/(const Dim& x, const Dim& y) {
 }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
-template <int D, TensorOperand X>
-constexpr Dim extent(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
     fail(errc::unsupported, "[extent] outside of a trace: ask the tensor itself for its shape");
@@ -5695,8 +5970,7 @@ constexpr Dim extent(const X& x, Here at = Here::current()) {
 }
 
 /// The global index along one dim, shaped like the operand: `iota<-1, std::int32_t>(x)`. No communication.
-template <int D, Element T, TensorOperand X>
-constexpr auto iota(const X& like, Here at = Here::current()) {
+template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
   return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
 }
 
@@ -5711,10 +5985,12 @@ template <NumberOperand N, TensorOperand Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
-template <TensorOperand Like>
-constexpr auto zeros_like(const Like& like, Here at = Here::current()) { return full_like(like, 0, at); }
-template <TensorOperand Like>
-constexpr auto ones_like(const Like& like, Here at = Here::current()) { return full_like(like, 1, at); }
+template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 0, at);
+}
+template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 1, at);
+}
 
 }  // namespace tessera
 
@@ -5766,13 +6042,10 @@ constexpr Value mean_of_all(Value x, int lead) {
 
 namespace detail {
 
-template <class A>
-inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
 
-template <int Rank, int D, bool Log>
-struct SoftmaxTag {
-  template <class A>
-  struct result : A {
+template <int Rank, int D, bool Log> struct SoftmaxTag {
+  template <class A> struct result : A {
     static_assert(floating_v<A>, "tessera: softmax takes float and double tensors");
   };
   static constexpr Value emit(Value context, Value x) {
@@ -5784,16 +6057,14 @@ struct SoftmaxTag {
   }
 };
 
-template <class X, class... Parameters>
-struct NormResult : X {
+template <class X, class... Parameters> struct NormResult : X {
   static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float or double tensors with at least one dim");
   static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
                 "tessera: gain and bias of a norm are vectors of the element type of the tensor");
 };
 
 struct LayerNormTag {
-  template <class X, class Gain, class Bias, class Eps>
-  using result = NormResult<X, Gain, Bias>;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     x = x.at(context.source);
     const int dim = x.rank() - 1;
@@ -5804,8 +6075,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
-  template <class X, class Gain, class Eps>
-  using result = NormResult<X, Gain>;
+  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
     x = x.at(context.source);
     const Value square = build::row_mean(x * x, x.rank() - 1);
@@ -5813,14 +6083,13 @@ struct RmsNormTag {
   }
 };
 
-template <int Rank>
-struct CrossEntropyTag {
-  template <class Logits, class Targets>
-  struct result {
+template <int Rank> struct CrossEntropyTag {
+  template <class Logits, class Targets> struct result {
     static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float or double tensor");
     static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                   "tessera: the targets of cross_entropy are an integer tensor of class indices");
-    static_assert(Targets::rank == Logits::rank - 1, "tessera: the targets of cross_entropy have the dims of the logits but the last");
+    static_assert(Targets::rank == Logits::rank - 1,
+                  "tessera: the targets of cross_entropy have the dims of the logits but the last");
     using type = typename Logits::type;
     static constexpr int rank = 0;
   };
@@ -5838,10 +6107,8 @@ struct CrossEntropyTag {
   }
 };
 
-template <int Rank>
-struct MseTag {
-  template <class X, class Y>
-  struct result {
+template <int Rank> struct MseTag {
+  template <class X, class Y> struct result {
     static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
                   "tessera: mse takes two float or double tensors of one rank and element type");
     using type = typename X::type;
@@ -5857,19 +6124,18 @@ struct MseTag {
 
 /// exp(x) over its sum along one dim, the last when none is named; stable for large x. Communication: along a sharded
 /// dim, one all-reduce of the maxima and one of the sums.
-template <int D = -1, TensorOperand X>
-constexpr auto softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
 /// The logarithm of softmax, without computing it. Communication: as softmax.
-template <int D = -1, TensorOperand X>
-constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
 /// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
 /// Rows over the root of their mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
@@ -5886,8 +6152,7 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here 
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
 /// Mean of the squared difference; a scalar.
-template <TensorOperand X, TensorOperand Y>
-constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
 
@@ -5905,10 +6170,10 @@ namespace tessera {
 namespace detail {
 
 struct GatherTag {
-  template <class Table, class Indices>
-  struct result {
-    static_assert(std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-                  "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+  template <class Table, class Indices> struct result {
+    static_assert(
+        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+        "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
     static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
@@ -5948,8 +6213,12 @@ namespace build {
 /// Random numbers shaped like `like`, of its element type; see RandomDraw for what a node says.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
-  return like.make({.op = Op::random, .dtype = like.dtype(), .rank = like.node().rank, .unit = like.node().unit,
-                    .labels = draw.pack(), .value = static_cast<double>(draw.stream)},
+  return like.make({.op = Op::random,
+                    .dtype = like.dtype(),
+                    .rank = like.node().rank,
+                    .unit = like.node().unit,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
                    {shape.id, cast(key, DType::f64).id});
 }
 
@@ -5957,25 +6226,21 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 namespace detail {
 
-template <class A>
-inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
 
-template <Distribution Kind, std::uint32_t Stream>
-struct RandomTag {
-  template <class Like, class Key>
-  struct result : Like {
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
     static_assert(draws_v<Like>, "tessera: random numbers are drawn for float and double tensors");
-    static_assert(std::is_same_v<typename Key::type, Number>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    static_assert(std::is_same_v<typename Key::type, Number>,
+                  "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     return build::random(like.at(context.source), key, {Kind, Stream});
   }
 };
 
-template <std::uint32_t Stream>
-struct DropoutTag {
-  template <class X, class Rate, class Key>
-  struct result : X {
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
     static_assert(draws_v<X>, "tessera: dropout takes float and double tensors");
     static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
@@ -5992,10 +6257,10 @@ struct DropoutTag {
 
 }  // namespace detail
 
-/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on the
-/// key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must differ
-/// differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own.
-/// No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on
+/// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
+/// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
+/// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);
@@ -6041,7 +6306,10 @@ struct RearrangeText {
     int parts = 0;
     for (std::size_t i = 0; i < side.size() && valid;) {
       const char c = side[i];
-      if (c == ' ') { ++i; continue; }
+      if (c == ' ') {
+        ++i;
+        continue;
+      }
       if (c == '(' || c == ')') {
         valid = inside == (c == ')') && (c == '(' || parts > 0);
         inside = c == '(';
@@ -6054,12 +6322,16 @@ struct RearrangeText {
       while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
       const std::string_view word = side.substr(i, end - i);
       i = end;
-      if (rank == max_rank) valid = false;
+      if (rank == max_rank)
+        valid = false;
       else if (word == "1" && !inside) {
         if (units != nullptr) *units |= 1u << rank;
-      } else if (!is_letter(word[0]) || !name_of_dim(word)) valid = false;
-      if (inside) ++parts;
-      else ++rank;
+      } else if (!is_letter(word[0]) || !name_of_dim(word))
+        valid = false;
+      if (inside)
+        ++parts;
+      else
+        ++rank;
     }
     valid = valid && !inside;
   }
@@ -6108,8 +6380,8 @@ struct RearrangeText {
   }
 };
 
-/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in front.
-/// `sizes[f]` is the size of factor f; a value without a module where it is inferred.
+/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in
+/// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes) {
   const int lead = x.rank() - rank_in;
   int kept[max_rank]{};
@@ -6144,18 +6416,17 @@ constexpr void require_unit(Value x, int dim, const char* message) {
   if (!x.is_unit(dim)) fail(errc::shape_mismatch, message);
 }
 
-template <FixedString Text, FixedString... Names>
-struct RearrangeTag {
+template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
-                            "parentheses around parts of one dim; the right side has every name of the left once");
+  static_assert(text.valid,
+                "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
+                "parentheses around parts of one dim; the right side has every name of the left once");
   static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
   static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
   static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
   static_assert(determined || !text.valid, "tessera: a split dim needs a ts::len for all of its parts but one");
 
-  template <class A, class... Sizes>
-  struct result {
+  template <class A, class... Sizes> struct result {
     static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
@@ -6172,11 +6443,9 @@ struct RearrangeTag {
   }
 };
 
-template <int... Order>
-struct TransposeTag {
+template <int... Order> struct TransposeTag {
   static constexpr int count = sizeof...(Order);
-  template <class A>
-  struct result {
+  template <class A> struct result {
     static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
     static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
                   "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
@@ -6194,11 +6463,9 @@ struct TransposeTag {
 };
 
 /// Dim `D` of a tensor of rank `Rank` split into `Parts`, of which all but the first have a given size.
-template <int Rank, int D, int Parts>
-struct SplitTag {
+template <int Rank, int D, int Parts> struct SplitTag {
   static_assert(Rank + Parts - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Sizes>
-  using result = Typed<typename A::type, Rank + Parts - 1>;
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Parts - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
     Factors f{};
     Value sizes[max_rank]{}, given[] = {as_size(inner)...};
@@ -6213,11 +6480,9 @@ struct SplitTag {
   }
 };
 
-template <int Rank, int First, int Last>
-struct MergeTag {
+template <int Rank, int First, int Last> struct MergeTag {
   static_assert(First <= Last, "tessera: merge_dims names the first and the last dim to merge, in this order");
-  template <class A>
-  using result = Typed<typename A::type, Rank - (Last - First)>;
+  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
     for (int d = 0; d < Rank; ++d) {
@@ -6229,24 +6494,21 @@ struct MergeTag {
   }
 };
 
-template <int Rank, int D>
-struct UnitTag {
+template <int Rank, int D> struct UnitTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A>
-  using result = Typed<typename A::type, Rank + 1>;
+  template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
     const int lead = x.rank() - Rank;
     return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
 
-template <int Rank, int D>
-struct SqueezeTag {
-  template <class A>
-  using result = Typed<typename A::type, Rank - 1>;
+template <int Rank, int D> struct SqueezeTag {
+  template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     const int dim = D + x.rank() - Rank;
-    require_unit(x, dim, "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+    require_unit(x, dim,
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
     return build::drop_units(x.at(context.source), 1u << dim);
   }
 };
@@ -6254,19 +6516,15 @@ struct SqueezeTag {
 }  // namespace detail
 
 /// The length of a part of a dim in a rearrange: `ts::len<"h">(heads)`.
-template <FixedString Name>
-struct Len {
+template <FixedString Name> struct Len {
   static constexpr auto name = Name;
   Dim size;
 };
-template <FixedString Name, SizeOperand T>
-constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
+template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
 
 namespace detail {
-template <class T>
-inline constexpr bool is_len_v = false;
-template <FixedString Name>
-inline constexpr bool is_len_v<Len<Name>> = true;
+template <class T> inline constexpr bool is_len_v = false;
+template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
 template <class T>
 concept LenArgument = is_len_v<T>;
 }  // namespace detail
@@ -6275,11 +6533,10 @@ concept LenArgument = is_len_v<T>;
 ///
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
-/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim of
-/// static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
+/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim
+/// of static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
 /// whole; a sharded dim that is split passes its sharding to its major part.
-template <FixedString Text, TensorOperand X>
-constexpr auto rearrange(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
 template <FixedString Text, TensorOperand X, detail::LenArgument A>
@@ -6296,37 +6553,35 @@ constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at
 }
 
 /// Dims in another order: dim d of the result is dim Order[d] of x.
-template <int... Order, TensorOperand X>
-constexpr auto transpose(const X& x, Here at = Here::current()) {
+template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
 }
 
-/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not divide.
+/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not
+/// divide.
 template <int D, TensorOperand X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
 template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
-  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle), Dim(inner));
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
+                                                                               Dim(inner));
 }
 
 /// Merges the dims from First to Last into one, major first.
-template <int First, int Last, TensorOperand X>
-constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
 /// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
-template <int D, TensorOperand X>
-constexpr auto unit(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
   return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Drops a dim of static extent 1.
-template <int D, TensorOperand X>
-constexpr auto squeeze(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
@@ -6343,19 +6598,15 @@ namespace tessera {
 
 namespace detail {
 
-template <int Rank, int D>
-struct SliceTag {
-  template <class A, class Start, class Size>
-  using result = Typed<typename A::type, Rank>;
+template <int Rank, int D> struct SliceTag {
+  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
   }
 };
 
-template <int Rank, int D>
-struct ConcatTag {
-  template <class A, class... Rest>
-  struct result : A {
+template <int Rank, int D> struct ConcatTag {
+  template <class A, class... Rest> struct result : A {
     static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
     static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
                   "tessera: the operands of concat have one element type");
@@ -6366,7 +6617,8 @@ struct ConcatTag {
   static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
     const Value first = *parts.begin();
     const int dim = D + first.rank() - Rank;
-    Node made{.op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
+    Node made{
+        .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
     std::int32_t operands[16]{};
     int count = 0;
     for (const Value& part : parts) {
@@ -6376,15 +6628,14 @@ struct ConcatTag {
     made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
     for (const Value& part : parts)
       if ((part.node().unit & ~(1u << dim)) != made.unit)
-        fail(errc::shape_mismatch, "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
+        fail(errc::shape_mismatch,
+             "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
     return first.at(source).make(made, operands, count);
   }
 };
 
-template <int Rank, int D>
-struct PadTag {
-  template <class A, class Before, class After>
-  using result = Typed<typename A::type, Rank>;
+template <int Rank, int D> struct PadTag {
+  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value before, Value after) {
     x = x.at(context.source);
     const int dim = D + x.rank() - Rank;
@@ -6415,7 +6666,8 @@ template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperan
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F, TensorOperand... Rest>
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
   const Value first = trace_of(a);
@@ -6466,17 +6718,18 @@ struct UnitOperand {
 
 struct Unit {
   UnitKind kind = UnitKind::fused;
-  std::int32_t root = -1;         ///< the node; of a fused unit, its last member
-  std::int32_t space = -1;        ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
-  std::int32_t kernel = -1;       ///< of a fused unit: its kernel in the program's table
-  std::int32_t addend = -1;       ///< of a contraction: a value of the result's shape that it is added to, its last input
-  std::int32_t first_input = 0, input_count = 0;    ///< values read, in the list of operands
-  std::int32_t first_output = 0, output_count = 0;  ///< values made; of a repeat, its projections by output
+  std::int32_t root = -1;  ///< the node; of a fused unit, its last member
+  std::int32_t space =
+      -1;  ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
+  std::int32_t kernel = -1;  ///< of a fused unit: its kernel in the program's table
+  std::int32_t addend = -1;  ///< of a contraction: a value of the result's shape that it is added to, its last input
+  std::int32_t first_input = 0, input_count = 0;      ///< values read, in the list of operands
+  std::int32_t first_output = 0, output_count = 0;    ///< values made; of a repeat, its projections by output
   std::int32_t first_member = 0, member_count = 0;    ///< nodes of a fused unit, in the list of members
   std::int32_t first_uniform = 0, uniform_count = 0;  ///< host scalars that its kernel takes, in the same list
-  std::uint8_t rank = 0;          ///< of the iteration space
-  std::uint8_t phases = 1;        ///< passes over a row; with more than one, the row dim is reduced between them
-  std::uint8_t phase_reduces = 0; ///< reductions along the row whose results later passes read
+  std::uint8_t rank = 0;                              ///< of the iteration space
+  std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
+  std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
 };
 
 /// The units of one graph, in an order in which they can run.
@@ -6771,8 +7024,8 @@ struct PlanStep {
   std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
-  std::vector<CollectiveInfo> collectives;    ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                     ///< of a repeat: its graph
+  std::vector<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
+  std::int32_t body = -1;                   ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -7056,8 +7309,8 @@ struct Instr {
 
 /// How one output of a fused kernel is written.
 enum class StoreKind : std::uint8_t {
-  element,     ///< every element, in the pass of its phase
-  row,         ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
+  element,  ///< every element, in the pass of its phase
+  row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
   /// Reduced with `op` into the output view, which repeats along the reduced dims (stride 0). A value at row or uniform
   /// level counts once a row, unless `along_row`.
   accumulate,
@@ -7065,9 +7318,9 @@ enum class StoreKind : std::uint8_t {
 
 struct Store {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;              ///< of an accumulation: sum, max, min
-  bool along_row = false;       ///< of an accumulation: the row dim is among the reduced ones
-  std::uint8_t instr = 0;       ///< the value stored
+  Op op = Op::sum;         ///< of an accumulation: sum, max, min
+  bool along_row = false;  ///< of an accumulation: the row dim is among the reduced ones
+  std::uint8_t instr = 0;  ///< the value stored
   DType dtype = DType::f32;
   friend constexpr bool operator==(const Store&, const Store&) = default;
 };
@@ -7117,9 +7370,9 @@ struct FusedCall {
   const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
   const double* uniforms = nullptr;
   /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
-  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in order,
-  /// indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is completed across
-  /// shards between passes.
+  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in
+  /// order, indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is
+  /// completed across shards between passes.
   int phase_begin = 0, phase_end = 1;
   double* row_values = nullptr;
   std::int64_t row_values_stride = 0;  ///< between reduces
@@ -7217,13 +7470,16 @@ class DimClasses {
         if (dims.dims[d].size() != 1) continue;
         const auto f = static_cast<std::size_t>(dims.dims[d][0]);
         if (rule.kinds[f] == FactorKind::replicate) continue;  // slice, pad, concat: the dim changes its extent
-        if (first[f] < 0) first[f] = slot(owner, d);
-        else unify(first[f], slot(owner, d));
+        if (first[f] < 0)
+          first[f] = slot(owner, d);
+        else
+          unify(first[f], slot(owner, d));
       }
     };
     visit(rule.result, id);
     for (int i = 0; i < node.arity; ++i)
-      if (const int operand = graph_.operand(id, i); operand >= 0) visit(rule.operands[static_cast<std::size_t>(i)], operand);
+      if (const int operand = graph_.operand(id, i); operand >= 0)
+        visit(rule.operands[static_cast<std::size_t>(i)], operand);
   }
 };
 
@@ -7311,9 +7567,7 @@ class Grouper {
   /// Of an add: the einsum that it absorbs, or -1.
   constexpr int addition(int id) const { return at(id).addition; }
   /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const {
-    return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0;
-  }
+  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0; }
   constexpr bool leaves_group(int id) const {
     if (at(id).is_output) return true;
     for (std::int32_t r = at(id).first_reader; r < at(id).last_reader; ++r)
@@ -7342,7 +7596,7 @@ class Grouper {
   Growable<Place> places_;
   Growable<Group> groups_;
   int group_count_ = 0;
-  std::size_t words_;             // of a set of groups
+  std::size_t words_;              // of a set of groups
   Growable<std::uint64_t> reach_;  // groups that a group depends on, one bit each
   Growable<std::uint64_t> alive_;
   Growable<std::int32_t> reads_, readers_, order_;
@@ -7444,7 +7698,8 @@ class Grouper {
     Group& made = groups_.data()[g];
     made.first = made.last = id;
     made.count = 1;
-    made.fused = own.addition < 0 && (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
+    made.fused = own.addition < 0 &&
+                 (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
     made.space = own.space;
     alive_.data()[g / 64] |= std::uint64_t{1} << (g % 64);
     if (made.fused && own.kind == OpKind::reduction) {
@@ -7470,8 +7725,9 @@ class Grouper {
     }
   }
 
-  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing that
-  /// this node does not, and nobody has read it yet or both read the same: no path leads out of the group and back.
+  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
+  /// that this node does not, and nobody has read it yet or both read the same: no path leads out of the group and
+  /// back.
   constexpr int group_to_join(int id) const {
     const Node& node = graph_.nodes[id];
     const OpRow& row = row_of(node.op);
@@ -7532,7 +7788,9 @@ class Grouper {
       for (std::uint64_t left = bits[w] & alive_.data()[w] & ~(a / 64 == w ? std::uint64_t{1} << (a % 64) : 0) &
                                 ~(b / 64 == w ? std::uint64_t{1} << (b % 64) : 0);
            left != 0; left &= left - 1)
-        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >> (b % 64) & 1) != 0)
+        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >>
+                 (b % 64) &
+             1) != 0)
           return true;
     return false;
   }
@@ -7541,7 +7799,8 @@ class Grouper {
     if (!groups_.data()[b].has_reduced) return false;
     for (std::int32_t id = groups_.data()[a].first; id >= 0; id = at(id).next)
       for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced) return true;
+        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced)
+          return true;
     return false;
   }
   constexpr bool all_elements(const Group& group) const {
@@ -7550,8 +7809,9 @@ class Grouper {
     return true;
   }
   static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
-    return outer.space.has_row(inner.space) ? SpaceForm::row
-           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed : SpaceForm::element;
+    return outer.space.has_row(inner.space)            ? SpaceForm::row
+           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
+                                                       : SpaceForm::element;
   }
   /// The space that two groups share when the members of the smaller are at most one value a row; rank -1 when none.
   constexpr Space joint_space(const Group& a, const Group& b, SpaceForm& a_form, SpaceForm& b_form) const {
@@ -7778,8 +8038,10 @@ class UnitWriter {
     for (std::int32_t g : groups_.order()) {
       const Grouper::Group& group = groups_.group(g);
       Unit unit;
-      if (group.fused) write_fused(unit, group);
-      else write_single(unit, group);
+      if (group.fused)
+        write_fused(unit, group);
+      else
+        write_single(unit, group);
       made_.units.push_back(unit);
     }
     return std::move(made_);
@@ -7802,7 +8064,8 @@ class UnitWriter {
     for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id)) {
       made_.members.push_back(id);
       // Any member of the whole space gives its shape; a reduction's operand does too.
-      if (groups_.form_of(id) == SpaceForm::element) unit.space = id;
+      if (groups_.form_of(id) == SpaceForm::element)
+        unit.space = id;
       else if (unit.space < 0 && groups_.kind(id) == OpKind::reduction &&
                groups_.space_of(graph_.operand(id, 0)) == group.space)
         unit.space = graph_.operand(id, 0);
@@ -7827,7 +8090,8 @@ class UnitWriter {
       if (!groups_.reads(id, i) || groups_.group_of(operand) == groups_.group_of(id)) continue;
       bool known = false;
       if (groups_.is_host(operand)) {
-        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k) known = known || made_.members.data()[k] == operand;
+        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k)
+          known = known || made_.members.data()[k] == operand;
         if (!known) made_.members.push_back(operand);
         continue;
       }
@@ -7844,7 +8108,8 @@ class UnitWriter {
   }
 
   constexpr UnitOperand fused_output(const Grouper::Group& group, std::int32_t id) const {
-    if (groups_.kind(id) != OpKind::reduction) return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
+    if (groups_.kind(id) != OpKind::reduction)
+      return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
     const Reduced reduced = Reduced::of(graph_[id]);
     const int operand = graph_.operand(id, 0);
     UnitOperand made;
@@ -7872,13 +8137,27 @@ class UnitWriter {
     const int id = group.last;
     unit.root = unit.space = id;
     switch (groups_.kind(id)) {
-      case OpKind::layout: unit.kind = UnitKind::layout; break;
-      case OpKind::indexed: unit.kind = UnitKind::indexed; break;
-      case OpKind::random: unit.kind = UnitKind::random; break;
-      case OpKind::constraint: unit.kind = UnitKind::constraint; break;
-      case OpKind::attention: unit.kind = UnitKind::attention; break;
-      case OpKind::control: unit.kind = UnitKind::repeat; break;
-      default: unit.kind = UnitKind::contraction; break;
+      case OpKind::layout:
+        unit.kind = UnitKind::layout;
+        break;
+      case OpKind::indexed:
+        unit.kind = UnitKind::indexed;
+        break;
+      case OpKind::random:
+        unit.kind = UnitKind::random;
+        break;
+      case OpKind::constraint:
+        unit.kind = UnitKind::constraint;
+        break;
+      case OpKind::attention:
+        unit.kind = UnitKind::attention;
+        break;
+      case OpKind::control:
+        unit.kind = UnitKind::repeat;
+        break;
+      default:
+        unit.kind = UnitKind::contraction;
+        break;
     }
     int rule_node = id;
     if (const int product = groups_.addition(id); product >= 0) {
@@ -7895,9 +8174,12 @@ class UnitWriter {
     if (unit.addend >= 0) add_operand({.node = unit.addend});
     unit.input_count = operand_count() - unit.first_input;
     unit.first_output = operand_count();
-    if (unit.kind == UnitKind::repeat) list_projections(id);
-    else if (group.count == 1) add_operand({.node = id});
-    else list_results(group);
+    if (unit.kind == UnitKind::repeat)
+      list_projections(id);
+    else if (group.count == 1)
+      add_operand({.node = id});
+    else
+      list_results(group);
     unit.output_count = operand_count() - unit.first_output;
   }
 
@@ -7911,7 +8193,8 @@ class UnitWriter {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
       if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
-      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k) add_operand({.operand = static_cast<std::int8_t>(k)});
+      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k)
+        add_operand({.operand = static_cast<std::int8_t>(k)});
       made_.operands.data()[first + dim_of(graph_[p])].node = p;
     }
   }
@@ -7945,8 +8228,7 @@ class FusedWriter {
 
  public:
   constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
-      : graph_(graph), units_(units), u_(u), unit_(units[u]) {
-  }
+      : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
 
   constexpr Fused write() {
     fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
@@ -8005,7 +8287,9 @@ class FusedWriter {
     for (int k = 0; k < unit_.uniform_count; ++k)
       if (units_.members[unit_.first_uniform + k] == operand) {
         if (uniform_of_[k] < 0)
-          uniform_of_[k] = add({.kind = InstrKind::uniform, .dtype = graph_[operand].dtype, .level = Level::uniform,
+          uniform_of_[k] = add({.kind = InstrKind::uniform,
+                                .dtype = graph_[operand].dtype,
+                                .level = Level::uniform,
                                 .a = static_cast<std::uint8_t>(k)});
         return uniform_of_[k];
       }
@@ -8013,8 +8297,10 @@ class FusedWriter {
     for (int i = 0; i < unit_.input_count; ++i) {
       if (!same_operand(units_.input(u_, i), wanted)) continue;
       if (load_of_[i] < 0)
-        load_of_[i] = add({.kind = InstrKind::load, .dtype = graph_[operand].dtype,
-                           .level = fused_.input_in_row[i] ? Level::element : Level::row, .a = static_cast<std::uint8_t>(i)});
+        load_of_[i] = add({.kind = InstrKind::load,
+                           .dtype = graph_[operand].dtype,
+                           .level = fused_.input_in_row[i] ? Level::element : Level::row,
+                           .a = static_cast<std::uint8_t>(i)});
       return load_of_[i];
     }
     fail(errc::graph_invalid, "[group] operand: a fused node reads a value that its unit does not list");
@@ -8030,7 +8316,9 @@ class FusedWriter {
     const int id = member(m);
     const Node& node = graph_[id];
     const OpKind kind = row_of(node.op).kind;
-    Instr instr{.kind = InstrKind::compute, .op = node.op, .dtype = node.dtype,
+    Instr instr{.kind = InstrKind::compute,
+                .op = node.op,
+                .dtype = node.dtype,
                 .level = form(id) == SpaceForm::element ? Level::element : Level::row};
     if (kind == OpKind::index) {
       int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
@@ -8124,7 +8412,8 @@ struct ProgramUnits {
         if (units.units[u].kind != UnitKind::fused) continue;
         const Fused fused = lower_fused(views[g], units.view(), static_cast<int>(u));
         int kernel = 0;
-        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused)) ++kernel;
+        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused))
+          ++kernel;
         if (kernel == static_cast<int>(kernels.size())) kernels.push_back(fused);
         units.units[u].kernel = kernel;
         units.units[u].phases = fused.phases;
@@ -8145,8 +8434,7 @@ struct ProgramUnits {
 };
 
 /// The units of a program as constants.
-template <UnitsSize Size>
-struct FrozenUnits {
+template <UnitsSize Size> struct FrozenUnits {
   Unit units[static_cast<std::size_t>(Size.units) + 1]{};
   UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
@@ -8158,7 +8446,8 @@ struct FrozenUnits {
   UnitsSize used{};
 
   constexpr explicit FrozenUnits(const ProgramUnits& made) : used(made.size()) {
-    if (used.kernels > Size.kernels) fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
+    if (used.kernels > Size.kernels)
+      fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
     for (int g = 0; g < Size.graphs; ++g) {
       const Units& from = made.graphs[static_cast<std::size_t>(g)];
       int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
@@ -8172,8 +8461,7 @@ struct FrozenUnits {
     for (int k = 0; k < used.kernels; ++k) kernels[k] = made.kernels[static_cast<std::size_t>(k)];
   }
   /// The same without the room that was not needed.
-  template <UnitsSize Larger>
-  constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
+  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
     for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
     for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
     for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
@@ -8185,7 +8473,8 @@ struct FrozenUnits {
     }
   }
   constexpr UnitsView graph(int g) const {
-    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g], members + member_begin[g]};
+    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g],
+            members + member_begin[g]};
   }
 };
 
@@ -8200,10 +8489,9 @@ struct FrozenUnits {
 
 namespace tessera {
 
-/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the work
-/// of one evaluation.
-template <class Traced>
-struct TracedUnits {
+/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the
+/// work of one evaluation.
+template <class Traced> struct TracedUnits {
   static constexpr int graph_count = static_cast<int>(Traced::graphs.size());
   static constexpr FrozenUnits<UnitsSize::bound(Traced::graphs.data(), graph_count)> roomy{
       ProgramUnits(Traced::graphs.data(), graph_count)};
@@ -9705,10 +9993,10 @@ namespace tessera {
 /// nothing larger of it: the reduction then happens further down, where several may have become one.
 class Flow {
  public:
-  std::vector<FactorAxes> factors;      ///< by unit
-  std::vector<Sharding> produced;       ///< by node: as the unit that makes it leaves it
-  std::vector<std::uint16_t> deferred;  ///< by node: axes over which its reader takes it unreduced
-  std::vector<PartList> parts;          ///< by node: which parts of a partial value there are
+  std::vector<FactorAxes> factors;        ///< by unit
+  std::vector<Sharding> produced;         ///< by node: as the unit that makes it leaves it
+  std::vector<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
+  std::vector<PartList> parts;            ///< by node: which parts of a partial value there are
   std::vector<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
 
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
@@ -10044,7 +10332,8 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     using namespace rows::attention_factor;
     const std::int64_t scores = extent(batch) * extent(heads) * extent(queries) * extent(keys);
     const bool backward = graph[unit.root].op == Op::attention_grad;
-    const std::int64_t each = backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    const std::int64_t each =
+        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
     return AttentionForm::of_node(graph[unit.root]).causal ? scores * each / 2 : scores * each;
   }
   // A scatter works on the rows that it reads, not on the table that it fills.
@@ -10129,21 +10418,11 @@ class GraphPlanner {
                          const std::vector<GraphShapes>& found, const ShardingSolver& solver,
                          const PlanOptions& options, int g, const OutputRequest* requests,
                          std::vector<GraphPlan>& plans)
-      : program_(program),
-        all_units_(units),
-        mesh_(mesh),
-        all_found_(found),
-        solver_(solver),
-        options_(options),
-        requests_(requests),
-        plans_(plans),
-        graph_(program.graphs[g]),
-        units_(units[g]),
-        found_(found[size(g)]),
-        values_(solver.values[size(g)]),
-        host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]),
-        g_(g) {}
+      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
+        requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
+        values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]), g_(g) {
+  }
 
   constexpr GraphPlan plan() {
     versions_.assign(size(graph_.size), {});
@@ -10189,10 +10468,10 @@ class GraphPlanner {
   Flow flow_;
   int g_;
   GraphPlan made_;
-  std::vector<std::vector<std::int32_t>> versions_;   // by node: its values
-  std::vector<std::int32_t> required_;                // by node: the first output that it is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;     // by node: units that read it
-  std::vector<Shape> strides_;                        // by value: of the first shard
+  std::vector<std::vector<std::int32_t>> versions_;  // by node: its values
+  std::vector<std::int32_t> required_;               // by node: the first output that it is, or -1
+  Growable<std::int32_t> reader_begin_, readers_;    // by node: units that read it
+  std::vector<Shape> strides_;                       // by value: of the first shard
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
@@ -10714,7 +10993,8 @@ constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves,
   using Trace = Traced<F, Args...>;
   constexpr ProgramView program = Trace::program();
   if (static_cast<int>(leaves.size()) != program.argument_count)
-    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ", program.argument_count);
+    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ",
+         program.argument_count);
   std::vector<ArgumentInfo> arguments;
   arguments.reserve(leaves.size());
   for (const Abstract& leaf : leaves) {
@@ -10729,7 +11009,8 @@ constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves,
     info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
     arguments.push_back(info);
   }
-  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(), static_cast<int>(arguments.size()), options);
+  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(),
+                   static_cast<int>(arguments.size()), options);
 }
 
 /// The same from a function object.

@@ -67,44 +67,50 @@ constexpr bool is_floating(DType type) {
 }
 
 namespace detail {
-template <class T>
-struct DTypeOf {};
-template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <>
-struct DTypeOf<std::int8_t> { static constexpr DType value = DType::i8; };
-template <>
-struct DTypeOf<std::int16_t> { static constexpr DType value = DType::i16; };
-template <>
-struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
-template <>
-struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
-template <>
-struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
-template <>
-struct DTypeOf<bool> { static constexpr DType value = DType::bool_; };
+template <class T> struct DTypeOf {};
+template <> struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <> struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <> struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <> struct DTypeOf<std::int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <> struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <> struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <> struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <> struct DTypeOf<bool> {
+  static constexpr DType value = DType::bool_;
+};
 }  // namespace detail
 
 /// A C++ type that a tensor can hold.
 template <class T>
 concept Element = requires { detail::DTypeOf<T>::value; };
 
-template <Element T>
-inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
+template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
 /// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
 
-/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and f16
-/// among them, `otherwise()` is called.
+/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
+/// f16 among them, `otherwise()` is called.
 template <DTypeSet Set = all_dtypes, class F, class G>
 constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
-#define TESSERA_DISPATCH(name, T)                                              \
-  if constexpr ((Set & set_of(DType::name)) != 0)                              \
+#define TESSERA_DISPATCH(name, T)                 \
+  if constexpr ((Set & set_of(DType::name)) != 0) \
     if (type == DType::name) return f.template operator()<T>();
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)
@@ -131,26 +137,26 @@ namespace tessera {
 
 /// Stable ids of the errors that the library throws; docs/errors.md explains each.
 enum class errc : int {
-  capacity = 1,          ///< a fixed limit of the library was passed
-  mesh_axis = 2,         ///< an axis is unknown, named twice, or of a size below one
-  mesh_devices = 3,      ///< device ids don't fit the mesh
-  spec_axis = 4,         ///< a spec uses an axis twice, or one that the mesh lacks
-  spec_rank = 5,         ///< a spec has more entries than the tensor has dims
-  sharding_string = 6,   ///< a sharding string that can't be parsed
-  shape_mismatch = 7,    ///< operand shapes that an operation can't combine
-  rank_mismatch = 8,     ///< a rank that an operation can't take
-  dtype_mismatch = 9,    ///< an element type that an operation can't take
-  dim_range = 10,        ///< a dim or an index out of range
-  mesh_mismatch = 11,    ///< tensors of two meshes in one operation
-  not_divisible = 12,    ///< a size that must divide another and does not
-  empty_tensor = 13,     ///< a tensor that holds nothing was used
-  graph_invalid = 14,    ///< a graph or a plan broke its own rules (a defect of the library)
-  policy = 15,           ///< a reshard or a budget that the caller forbade
-  host_data = 16,        ///< host data whose size doesn't fit the tensor
-  file = 17,             ///< a file is missing, can't be read, or holds something else
-  option = 18,           ///< an option of a program that makes no sense
-  structure = 19,        ///< models, states or lists of layers whose structures differ
-  unsupported = 20,      ///< something the library does not do
+  capacity = 1,         ///< a fixed limit of the library was passed
+  mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
+  mesh_devices = 3,     ///< device ids don't fit the mesh
+  spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
+  spec_rank = 5,        ///< a spec has more entries than the tensor has dims
+  sharding_string = 6,  ///< a sharding string that can't be parsed
+  shape_mismatch = 7,   ///< operand shapes that an operation can't combine
+  rank_mismatch = 8,    ///< a rank that an operation can't take
+  dtype_mismatch = 9,   ///< an element type that an operation can't take
+  dim_range = 10,       ///< a dim or an index out of range
+  mesh_mismatch = 11,   ///< tensors of two meshes in one operation
+  not_divisible = 12,   ///< a size that must divide another and does not
+  empty_tensor = 13,    ///< a tensor that holds nothing was used
+  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
+  policy = 15,          ///< a reshard or a budget that the caller forbade
+  host_data = 16,       ///< host data whose size doesn't fit the tensor
+  file = 17,            ///< a file is missing, can't be read, or holds something else
+  option = 18,          ///< an option of a program that makes no sense
+  structure = 19,       ///< models, states or lists of layers whose structures differ
+  unsupported = 20,     ///< something the library does not do
 };
 
 /// What every error of the library derives from. `id()` is stable, what() is for people.
@@ -188,19 +194,19 @@ inline std::string join_text(std::initializer_list<TextPart> parts) {
   for (const TextPart& part : parts) out += part.view();
   return out;
 }
-[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) { throw error(id, join_text(parts)); }
+[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
+  throw error(id, join_text(parts));
+}
 }  // namespace detail
 
 /// Joins texts and numbers into one string.
-template <class... Parts>
-std::string concat_text(const Parts&... parts) {
+template <class... Parts> std::string concat_text(const Parts&... parts) {
   return detail::join_text({detail::TextPart(parts)...});
 }
 
 /// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
 /// ends the compilation at the line that holds the message.
-template <class... Parts>
-[[noreturn]] inline void fail(errc id, const Parts&... message) {
+template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
   detail::fail_with(id, {detail::TextPart(message)...});
 }
 
@@ -234,8 +240,7 @@ class RefCounted {
 };
 
 /// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
-template <class T>
-class IntrusivePtr {
+template <class T> class IntrusivePtr {
  public:
   constexpr IntrusivePtr() = default;
   explicit IntrusivePtr(T* object) : object_(object) {
@@ -326,8 +331,7 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
 namespace tessera {
 
 /// A vector with its storage inside and a fixed capacity. A structural literal type: usable as a template argument.
-template <class T, std::size_t Capacity>
-struct InlineVector {
+template <class T, std::size_t Capacity> struct InlineVector {
   T items[Capacity]{};
   std::uint32_t count = 0;
 
@@ -428,15 +432,43 @@ enum class Op : std::uint8_t {
   iota,      ///< the index along one dim, shaped like the operand
   random,    ///< counter-based random numbers on the global index, shaped like the operand
   // Elementwise, one operand.
-  neg, abs, exp, log, sqrt, rsqrt, tanh, sigmoid, relu, gelu, silu, sign, logical_not, cast,
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  tanh,
+  sigmoid,
+  relu,
+  gelu,
+  silu,
+  sign,
+  logical_not,
+  cast,
   // Elementwise, two operands.
-  add, sub, mul, div, pow, minimum, maximum, equal, not_equal, less, less_equal, greater, greater_equal, logical_and,
+  add,
+  sub,
+  mul,
+  div,
+  pow,
+  minimum,
+  maximum,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
   logical_or,
   // Elementwise, three operands: a condition, the value where it holds, the value where it does not.
   select,
   broadcast,  ///< the first operand spread over the shape of the second
   // Reductions over a set of dims.
-  sum, max, min,
+  sum,
+  max,
+  min,
   // The rest.
   einsum,     ///< a contraction of two operands over labels
   rearrange,  ///< the same elements under another split, order and merge of dims
@@ -448,9 +480,9 @@ enum class Op : std::uint8_t {
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values
-  constraint, ///< the operand, laid out as a spec says
-  repeat,     ///< a body run once a layer, on carried values and stacked ones
-  project,    ///< one output of an operand that has several
+  constraint,      ///< the operand, laid out as a spec says
+  repeat,          ///< a body run once a layer, on carried values and stacked ones
+  project,         ///< one output of an operand that has several
   count_
 };
 
@@ -475,11 +507,11 @@ struct Node {
   Op op = Op::constant;
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
-  std::uint8_t unit = 0;      ///< bit d: dim d has extent 1 whatever the program runs on
-  std::uint16_t arity = 0;    ///< number of operands
-  std::int32_t first = 0;     ///< where they begin in the graph's operand list; an operand of -1 is absent
+  std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
+  std::uint16_t arity = 0;  ///< number of operands
+  std::int32_t first = 0;   ///< where they begin in the graph's operand list; an operand of -1 is absent
   Labels labels{};
-  double value = 0;           ///< a constant's number; the index of an argument, a spec or a body
+  double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
   Source source{};
   std::uint64_t hash = 0;
 
@@ -635,8 +667,7 @@ namespace tessera {
 
 /// A growing array of plain values for constant expressions, where std::vector takes several times as many of the steps
 /// that compilers bound. The interface is a part of std::vector's.
-template <class T>
-class Growable {
+template <class T> class Growable {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
@@ -704,8 +735,7 @@ class Growable {
 namespace tessera {
 
 /// A string literal as a template argument: `einsum<"bik,kj->bij">(x, w)`.
-template <std::size_t N>
-struct FixedString {
+template <std::size_t N> struct FixedString {
   char text[N]{};
   consteval FixedString(const char (&literal)[N]) {
     for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
@@ -990,10 +1020,12 @@ class Graph {
   std::int32_t heads_[buckets]{};  ///< 1 + the newest node of each bucket; 0: none
   Growable<std::int32_t> next_;    ///< the same for the older node in the bucket of each node
 
-  constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value, const std::int32_t* begin) const {
+  constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value,
+                      const std::int32_t* begin) const {
     if (x.op != y.op || x.dtype != y.dtype || x.rank != y.rank || x.unit != y.unit || x.arity != y.arity) return false;
     const Words other = std::bit_cast<Words>(x.labels);
-    if (other.a != words.a || other.b != words.b || other.c != words.c || std::bit_cast<std::uint64_t>(x.value) != value)
+    if (other.a != words.a || other.b != words.b || other.c != words.c ||
+        std::bit_cast<std::uint64_t>(x.value) != value)
       return false;
     for (int i = 0; i < x.arity; ++i)
       if (operands.data()[x.first + i] != begin[i]) return false;
@@ -1069,8 +1101,8 @@ namespace build {
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
   // Dims that extend in an operand, moved to where they lie in the result.
-  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) |
-                           (~y.unit & ((1u << y.rank) - 1)) << (made.rank - y.rank);
+  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) | (~y.unit & ((1u << y.rank) - 1))
+                                                                                          << (made.rank - y.rank);
   made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
 }
 
@@ -1078,9 +1110,7 @@ constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
   return x.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-constexpr bool is_predicate(Op op) {
-  return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not;
-}
+constexpr bool is_predicate(Op op) { return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not; }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
   Node made{.op = op, .dtype = is_predicate(op) ? DType::bool_ : a.dtype};
@@ -1132,7 +1162,8 @@ constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
 
 /// `sizes[f]` is the node of factor f's size, -1 where it is inferred.
 constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes) {
-  Node made{.op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
+  Node made{
+      .op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {
@@ -1208,7 +1239,8 @@ constexpr Value shape_source(Value x) {
 constexpr Value broadcast(Value x, Value like) {
   if (same_static_shape(x.node(), like.node())) return x;
   like = shape_source(like);
-  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit}, {x.id, like.id});
+  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
+                {x.id, like.id});
 }
 
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
@@ -1232,8 +1264,9 @@ constexpr Value extent(Value x, int dim) {
 }
 constexpr Value iota(Value like, int dim, DType type) {
   like = shape_source(like).at(like.source);
-  return like.make({.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-                   {like.id});
+  return like.make(
+      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {like.id});
 }
 constexpr Value slice(Value x, int dim, Value start, Value size) {
   Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
@@ -1241,8 +1274,9 @@ constexpr Value slice(Value x, int dim, Value start, Value size) {
   return x.make(made, {x.id, start.id, size.id});
 }
 constexpr Value pad(Value x, int dim, Value start, Value like) {
-  return x.make({.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-                {x.id, start.id, like.id});
+  return x.make(
+      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {x.id, start.id, like.id});
 }
 /// Zeros around x along a dim, to a given extent.
 constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
@@ -1251,8 +1285,9 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   return x.make(made, {x.id, start.id, extent.id});
 }
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make({.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
-                     {repeat.id});
+  return repeat.make(
+      {.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
+      {repeat.id});
 }
 
 }  // namespace build
@@ -1364,27 +1399,27 @@ concept Operand = TensorOperand<T> || NumberOperand<T>;
 
 /// Element type and rank of a result, known at compile time. A number has the type `Number` and rank 0.
 struct Number {};
-template <class T, int Rank>
-struct Typed {
+template <class T, int Rank> struct Typed {
   using type = T;
   static constexpr int rank = Rank;
 };
 
 namespace detail {
-template <class T>
-struct TypedOf { using result = Typed<typename T::element, T::rank>; };
-template <NumberOperand T>
-struct TypedOf<T> { using result = Typed<Number, 0>; };
+template <class T> struct TypedOf {
+  using result = Typed<typename T::element, T::rank>;
+};
+template <NumberOperand T> struct TypedOf<T> {
+  using result = Typed<Number, 0>;
+};
 }  // namespace detail
-template <Operand T>
-using typed_of = typename detail::TypedOf<T>::result;
+template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 
 /// Catches the user's line in an operator call, which has no room for a default argument.
-template <class T>
-struct At {
+template <class T> struct At {
   const T& value;
   Source source;
-  constexpr At(const T& v, std::source_location at = std::source_location::current()) : value(v), source(Source::from(at)) {}
+  constexpr At(const T& v, std::source_location at = std::source_location::current())
+      : value(v), source(Source::from(at)) {}
 };
 
 }  // namespace tessera
@@ -1398,8 +1433,7 @@ struct At {
 
 namespace tessera {
 
-template <class Tag, class... Operands>
-constexpr auto call(Source source, const Operands&... operands);
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
 
 struct AddTag;
 struct SubTag;
@@ -1413,38 +1447,48 @@ struct GreaterEqualTag;
 
 /// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
 /// There is no ==: equality of elements is ts::equal.
-template <class Self>
-struct Operators {
-  template <Operand B>
-  friend constexpr auto operator+(At<Self> a, const B& b) { return call<AddTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator+(const B& b, At<Self> a) { return call<AddTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator-(At<Self> a, const B& b) { return call<SubTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator-(const B& b, At<Self> a) { return call<SubTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator*(At<Self> a, const B& b) { return call<MulTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator*(const B& b, At<Self> a) { return call<MulTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator/(At<Self> a, const B& b) { return call<DivTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator/(const B& b, At<Self> a) { return call<DivTag>(a.source, b, a.value); }
+template <class Self> struct Operators {
+  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
+    return call<AddTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
+    return call<AddTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
+    return call<SubTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
+    return call<SubTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
+    return call<MulTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
+    return call<MulTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
+    return call<DivTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
+    return call<DivTag>(a.source, b, a.value);
+  }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
-  template <Operand B>
-  friend constexpr auto operator<(At<Self> a, const B& b) { return call<LessTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator<=(At<Self> a, const B& b) { return call<LessEqualTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator>(At<Self> a, const B& b) { return call<GreaterTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator>=(At<Self> a, const B& b) { return call<GreaterEqualTag>(a.source, a.value, b); }
+  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
+    return call<LessTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
+    return call<LessEqualTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
+    return call<GreaterTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
+    return call<GreaterEqualTag>(a.source, a.value, b);
+  }
 };
 
 /// A tensor that a traced function computes: a thin handle of a node.
-template <class T, int Rank>
-struct Sym : SymTag, Operators<Sym<T, Rank>> {
+template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
   using element = T;
   static constexpr int rank = Rank;
   Value value{};
@@ -1455,21 +1499,19 @@ struct Sym : SymTag, Operators<Sym<T, Rank>> {
 
 namespace detail {
 /// Operands of an expression, held by value: an expression returned from a function never dangles.
-template <class... Ts>
-struct Pack {};
-template <class T, class... Rest>
-struct Pack<T, Rest...> {
+template <class... Ts> struct Pack {};
+template <class T, class... Rest> struct Pack<T, Rest...> {
   T head;
   Pack<Rest...> tail;
 };
 
-template <class T>
-struct NodeCount { static constexpr int value = 1; };
+template <class T> struct NodeCount {
+  static constexpr int value = 1;
+};
 }  // namespace detail
 
 /// An operation that has not run yet. Assigned to a tensor, or given to eval, it is fused, planned and run.
-template <class Tag, class... Operands>
-struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
   using tag = Tag;
   using result = typename Tag::template result<typed_of<Operands>...>;
   using element = typename result::type;
@@ -1483,25 +1525,23 @@ struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
  private:
   template <class First, class... Rest>
   static constexpr detail::Pack<First, Rest...> pack(const First& first, const Rest&... rest) {
-    if constexpr (sizeof...(Rest) == 0) return {first, {}};
-    else return {first, pack(rest...)};
+    if constexpr (sizeof...(Rest) == 0)
+      return {first, {}};
+    else
+      return {first, pack(rest...)};
   }
 };
 
-template <class T, int Rank>
-class ShardedTensor;
+template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
-template <class Tag, class... Operands>
-struct NodeCount<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
   static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
 };
 
 /// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
-template <class T, int Rank>
-struct Evaluate {
-  template <class E>
-  static ShardedTensor<T, Rank> run(const E& expression);
+template <class T, int Rank> struct Evaluate {
+  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
 };
 }  // namespace detail
 
@@ -1510,8 +1550,7 @@ class TensorStorage;
 
 /// A tensor of static element type and rank, laid out over a mesh: an immutable value that shares its shards with its
 /// copies. Inside a trace it is a placeholder, which is why a model of tensors can be traced.
-template <class T, int Rank>
-class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
+template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
   static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
@@ -1523,21 +1562,21 @@ class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>>
   explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
 
   /// The value of a trace, kept as a field of a model.
-  template <SymOperand S>
-  constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
+  template <SymOperand S> constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
     static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename S::element, T>,
                   "tessera: this value has another element type than the tensor it is assigned to; cast it");
   }
   /// Runs the expression; inside a trace, records it.
-  template <ExprOperand E>
-  constexpr ShardedTensor(const E& expression) {
+  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
     static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename E::element, T>,
                   "tessera: this expression has another element type than the tensor it is assigned to; cast it");
     // Traces run in the compiler alone, so none of their code is generated.
-    if (std::is_constant_evaluated()) placeholder_ = lower(trace_of(expression), expression);
-    else *this = detail::Evaluate<T, Rank>::run(expression);
+    if (std::is_constant_evaluated())
+      placeholder_ = lower(trace_of(expression), expression);
+    else
+      *this = detail::Evaluate<T, Rank>::run(expression);
   }
 
   constexpr const Value& placeholder() const { return placeholder_; }
@@ -1551,29 +1590,33 @@ class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>>
 };
 
 /// The trace that an operand belongs to; a null module outside of any.
-template <Operand X>
-constexpr Value trace_of(const X& x) {
-  if constexpr (SymOperand<X>) return x.value;
-  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>) return x.placeholder();
-  else if constexpr (ExprOperand<X>) return trace_of(x.operands);
-  else return {};
+template <Operand X> constexpr Value trace_of(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x.value;
+  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
+    return x.placeholder();
+  else if constexpr (ExprOperand<X>)
+    return trace_of(x.operands);
+  else
+    return {};
 }
-template <class T, class... Rest>
-constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
+template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
   const Value own = trace_of(pack.head);
-  if constexpr (sizeof...(Rest) == 0) return own;
-  else return own.module != nullptr ? own : trace_of(pack.tail);
+  if constexpr (sizeof...(Rest) == 0)
+    return own;
+  else
+    return own.module != nullptr ? own : trace_of(pack.tail);
 }
 
 /// The node of an operand in the trace that `context` belongs to.
-template <Operand X>
-constexpr Value lower(Value context, const X& x) {
+template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
     return x.value.at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced())
-      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
-                              "pass it as an argument");
+      fail(errc::unsupported,
+           "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
+           "pass it as an argument");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
@@ -1587,8 +1630,10 @@ constexpr Value lower(Value context, const X& x) {
 }
 template <class Tag, class... Ts, class... Done>
 constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0) return Tag::emit(context, done...);
-  else return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
+  if constexpr (sizeof...(Ts) == 0)
+    return Tag::emit(context, done...);
+  else
+    return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
 }
 
 /// Most operations an expression of stored tensors may hold, counted as often as they are written.
@@ -1596,8 +1641,7 @@ inline constexpr int max_expression_nodes = 64;
 
 /// An operation on operands: a node when one of them is traced, an expression otherwise. `Tag` names the operation, its
 /// static attributes, its result type and how it is emitted.
-template <class Tag, class... Operands>
-constexpr auto call(Source source, const Operands&... operands) {
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
   using Result = typename Tag::template result<typed_of<Operands>...>;
   if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};
@@ -2242,7 +2286,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   random,
-  attention,    ///< softmax(q k) v by tiles, and its gradients
+  attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
   control,  ///< repeat and its projections
 };
@@ -2284,9 +2328,9 @@ struct FactorRule {
 struct ShapeContext {
   GraphView graph;
   int id = 0;
-  const Shape* shapes = nullptr;          ///< by node
-  const double* numbers = nullptr;        ///< by node, for host scalars
-  const Shape* arguments = nullptr;       ///< by argument index
+  const Shape* shapes = nullptr;     ///< by node
+  const double* numbers = nullptr;   ///< by node, for host scalars
+  const Shape* arguments = nullptr;  ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
@@ -2308,21 +2352,21 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
-  GradientRule gradient = nullptr;  ///< null: the result does not depend smoothly on any operand
+  GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
-  std::uint8_t flops = 1;        ///< an element of the result
-  std::uint8_t shape_only = 0;   ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;        ///< nodes of this operation with equal operands are made in one unit
+  std::uint8_t flops = 1;                    ///< an element of the result
+  std::uint8_t shape_only = 0;               ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;            ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;                  ///< nodes of this operation with equal operands are made in one unit
 };
 
-/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been traced
-/// needs no gradients any more, and must not pay for their code.
+/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been
+/// traced needs no gradients any more, and must not pay for their code.
 constexpr const OpRow& row_of(Op op);
 constexpr GradientRule gradient_of(Op op);
 
-/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels as
-/// a uniform.
+/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
+/// as a uniform.
 constexpr bool is_host_source(Op op) {
   return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent;
 }
@@ -2354,7 +2398,8 @@ namespace tessera {
 /// What the gradient rule of a row works with: one node of a graph that is being differentiated in reverse.
 class Gradient {
  public:
-  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants one.
+  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants
+  /// one.
   struct Sweep {
     Module* module;
     int graph;
@@ -2456,8 +2501,8 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const std::vecto
   return sweep;
 }
 
-/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in the
-/// full shape of the source. A source that the loss does not depend on gets zeros.
+/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
+/// the full shape of the source. A source that the loss does not depend on gets zeros.
 constexpr std::vector<std::int32_t> differentiate(Value loss, const std::vector<std::int32_t>& sources) {
   Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
   sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
@@ -2512,7 +2557,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
   const std::string at = c.node().source.text();
-  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ",
+       at);
 }
 
 }  // namespace tessera
@@ -2785,7 +2831,8 @@ constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule)
 }
 
 /// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
-/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are summed.
+/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
+/// summed.
 constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   if (!r.needs(operand)) return;
   const EinsumLabels labels = EinsumLabels::of(r.node());
@@ -2802,19 +2849,27 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     bool found = false;
     for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
     for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
-    if (found && !x.is_unit(d)) made.out[out++] = own[d];
-    else alone |= 1u << d;
+    if (found && !x.is_unit(d))
+      made.out[out++] = own[d];
+    else
+      alone |= 1u << d;
   }
   r.add(operand, build::broadcast(build::insert_units(build::einsum(g, partner, made), alone, x.rank()), x));
 }
 
 inline constexpr RowEntry contraction_rows[] = {
-    {Op::einsum, {.name = "einsum", .kind = OpKind::contraction, .arity = 2, .linear = Linearity::each, .shape = einsum_shape,
-                  .sharding = einsum_sharding,
-                  .gradient = [](Gradient& r) {
-                    einsum_operand_gradient(r, 0);
-                    einsum_operand_gradient(r, 1);
-                  }}},
+    {Op::einsum,
+     {.name = "einsum",
+      .kind = OpKind::contraction,
+      .arity = 2,
+      .linear = Linearity::each,
+      .shape = einsum_shape,
+      .sharding = einsum_sharding,
+      .gradient =
+          [](Gradient& r) {
+            einsum_operand_gradient(r, 0);
+            einsum_operand_gradient(r, 1);
+          }}},
 };
 
 }  // namespace tessera::rows
@@ -2837,8 +2892,12 @@ constexpr Node stacked_type(Node inner) {
   return inner;
 }
 constexpr Node argument_node(const Node& type, int index) {
-  return {.op = Op::argument, .dtype = type.dtype, .rank = type.rank, .unit = type.unit,
-          .value = static_cast<double>(index), .source = type.source};
+  return {.op = Op::argument,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(index),
+          .source = type.source};
 }
 
 }  // namespace build
@@ -2853,8 +2912,9 @@ constexpr bool recomputed(const Node& node) {
          node.op == Op::rearrange || node.op == Op::slice;
 }
 
-/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of the
-/// forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward repeat.
+/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
+/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
+/// repeat.
 class RepeatGradient {
  public:
   constexpr explicit RepeatGradient(Gradient& r)
@@ -2876,15 +2936,15 @@ class RepeatGradient {
   Repeat shape_;
   int forward_size_;
   int copy_ = 0, backward_ = 0;
-  std::vector<std::int32_t> arguments_;        // node of each argument of the body, -1 when it is not used
-  std::vector<int> cotangent_output_;          // body outputs whose cotangent flows in...
-  std::vector<std::int32_t> cotangent_node_;   // ...and its argument node in the copy
-  std::vector<std::int32_t> argument_grad_;    // gradient of each argument in the copy, -1: none
-  std::vector<int> summed_;                    // invariants that want a gradient
-  std::vector<int> stacked_grad_;              // stacked arguments that want a gradient
+  std::vector<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  std::vector<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  std::vector<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  std::vector<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  std::vector<int> summed_;                   // invariants that want a gradient
+  std::vector<int> stacked_grad_;             // stacked arguments that want a gradient
   std::vector<std::uint8_t> needed_;
   std::vector<int> used_stacked_, used_invariant_;
-  std::vector<std::int32_t> residual_;         // forward nodes kept for every layer
+  std::vector<std::int32_t> residual_;  // forward nodes kept for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
@@ -2931,8 +2991,10 @@ class RepeatGradient {
       const Value target = in(copy_, id);
       const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
       argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
-      if (i >= stacked_end()) summed_.push_back(i);
-      else if (i >= carried()) stacked_grad_.push_back(i);
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
     }
   }
 
@@ -2950,9 +3012,12 @@ class RepeatGradient {
     for (int id = 0; id < forward_size_; ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy[id])) continue;
       const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
-      if (index >= stacked_end()) used_invariant_.push_back(index);
-      else if (index >= carried()) used_stacked_.push_back(index);
-      else residual_.push_back(id);
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
     }
     count_layers();
   }
@@ -3043,8 +3108,10 @@ class RepeatGradient {
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
 
-    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count), !shape_.reverse};
-    Node node{.op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
+    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count),
+                      !shape_.reverse};
+    Node node{
+        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
     int output = 0;
     for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
@@ -3069,9 +3136,16 @@ constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
 namespace tessera::rows {
 
 inline constexpr RowEntry control_rows[] = {
-    {Op::repeat, {.name = "repeat", .kind = OpKind::control, .arity = any_arity, .gradient = repeat_gradient, .flops = 0}},
+    {Op::repeat,
+     {.name = "repeat", .kind = OpKind::control, .arity = any_arity, .gradient = repeat_gradient, .flops = 0}},
     // The repeat reads the cotangents of its projections.
-    {Op::project, {.name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .gradient = nullptr, .flops = 0}},
+    {Op::project,
+     {.name = "project",
+      .kind = OpKind::control,
+      .arity = 1,
+      .linear = Linearity::first,
+      .gradient = nullptr,
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows
@@ -3102,8 +3176,10 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
         const int at = static_cast<int>(out) - (node.rank - other.rank);
         if (at >= 0 && !other.is_unit(at)) first = false;
       }
-      if (first) shape[out] = extent;
-      else if (shape[out] != extent) fail_shapes(c, "dims that meet differ; only dims of static extent 1 repeat");
+      if (first)
+        shape[out] = extent;
+      else if (shape[out] != extent)
+        fail_shapes(c, "dims that meet differ; only dims of static extent 1 repeat");
     }
   }
   return shape;
@@ -3122,81 +3198,124 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
   }
 }
 
-constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity linear, GradientRule gradient, std::uint8_t flops = 1,
-                            double (*fold)(double, double) = nullptr) {
-  return {.name = name, .kind = OpKind::elementwise, .arity = arity, .linear = linear, .shape = broadcast_shape,
-          .sharding = elementwise_sharding, .gradient = gradient, .fold = fold, .flops = flops};
+constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity linear, GradientRule gradient,
+                            std::uint8_t flops = 1, double (*fold)(double, double) = nullptr) {
+  return {.name = name,
+          .kind = OpKind::elementwise,
+          .arity = arity,
+          .linear = linear,
+          .shape = broadcast_shape,
+          .sharding = elementwise_sharding,
+          .gradient = gradient,
+          .fold = fold,
+          .flops = flops};
 }
 
+// clang-format off: a table, a row for each operation.
 // In a gradient rule g() is the cotangent, x(i) operand i, y() the result, add(i, v) hands v to operand i.
 inline constexpr RowEntry elementwise_rows[] = {
-    {Op::neg, elementwise("neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1,
-                          [](double a, double) { return -a; })},
-    {Op::abs, elementwise("abs", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
-                          [](double a, double) { return a < 0 ? -a : a; })},
-    {Op::exp, elementwise("exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
-    {Op::log, elementwise("log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
-    {Op::sqrt, elementwise("sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
-    {Op::rsqrt, elementwise("rsqrt", 1, Linearity::no,
-                            [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
-    {Op::tanh, elementwise("tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
-    {Op::sigmoid, elementwise("sigmoid", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
+    {Op::neg,
+     elementwise(
+         "neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1, [](double a, double) { return -a; })},
+    {Op::abs, elementwise(
+                  "abs", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
+                  [](double a, double) { return a < 0 ? -a : a; })},
+    {Op::exp, elementwise(
+                  "exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
+    {Op::log, elementwise(
+                  "log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
+    {Op::sqrt, elementwise(
+                   "sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
+    {Op::rsqrt,
+     elementwise(
+         "rsqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
+    {Op::tanh, elementwise(
+                   "tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
+    {Op::sigmoid, elementwise(
+                      "sigmoid", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
     {Op::relu, elementwise("relu", 1, Linearity::no,
                            [](Gradient& r) {
                              Value x = r.x(0), zero = x.number(0);
                              r.add(0, build::select(build::binary(Op::greater, x, zero), r.g(), zero));
                            })},
-    {Op::gelu, elementwise("gelu", 1, Linearity::no,
-                           [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
-                             constexpr double c = 0.79788456080286535588, k = 0.044715;
-                             Value x = r.x(0), x2 = x * x;
-                             Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
-                             Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
-                             r.add(0, r.g() * slope);
-                           }, 22)},
-    {Op::silu, elementwise("silu", 1, Linearity::no,
-                           [](Gradient& r) {
-                             Value x = r.x(0), s = build::unary(Op::sigmoid, x);
-                             r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
-                           }, 17)},
+    {Op::gelu, elementwise(
+                   "gelu", 1, Linearity::no,
+                   [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
+                     constexpr double c = 0.79788456080286535588, k = 0.044715;
+                     Value x = r.x(0), x2 = x * x;
+                     Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
+                     Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
+                     r.add(0, r.g() * slope);
+                   },
+                   22)},
+    {Op::silu, elementwise(
+                   "silu", 1, Linearity::no,
+                   [](Gradient& r) {
+                     Value x = r.x(0), s = build::unary(Op::sigmoid, x);
+                     r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
+                   },
+                   17)},
     {Op::sign, elementwise("sign", 1, Linearity::no, nullptr)},
     {Op::logical_not, elementwise("not", 1, Linearity::no, nullptr)},
-    {Op::cast, elementwise("cast", 1, Linearity::no, [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
-                           [](double a, double) { return a; })},
-    {Op::add, elementwise("add", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, r.g()); }, 1,
-                          [](double a, double b) { return a + b; })},
-    {Op::sub, elementwise("sub", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, -r.g()); }, 1,
-                          [](double a, double b) { return a - b; })},
-    {Op::mul, elementwise("mul", 2, Linearity::each,
-                          [](Gradient& r) { r.add(0, r.g() * r.x(1)); r.add(1, r.g() * r.x(0)); }, 1,
-                          [](double a, double b) { return a * b; })},
-    {Op::div, elementwise("div", 2, Linearity::first,
-                          [](Gradient& r) {
-                            r.add(0, r.g() / r.x(1));
-                            r.add(1, -(r.g() * r.y() / r.x(1)));
-                          }, 4, [](double a, double b) { return a / b; })},
-    {Op::pow, elementwise("pow", 2, Linearity::no,
-                          [](Gradient& r) {
-                            Value x = r.x(0), p = r.x(1);
-                            r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
-                            if (!r.needs(1)) return;
-                            // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
-                            Value one = x.number(1), zero = x.number(0);
-                            Value positive = build::binary(Op::greater, x, zero);
-                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
-                          }, 30)},
-    {Op::minimum, elementwise("minimum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return b < a ? b : a; })},
-    {Op::maximum, elementwise("maximum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return a < b ? b : a; })},
+    {Op::cast, elementwise(
+                   "cast", 1, Linearity::no, [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
+                   [](double a, double) { return a; })},
+    {Op::add, elementwise(
+                  "add", 2, Linearity::jointly,
+                  [](Gradient& r) {
+                    r.add(0, r.g());
+                    r.add(1, r.g());
+                  },
+                  1, [](double a, double b) { return a + b; })},
+    {Op::sub, elementwise(
+                  "sub", 2, Linearity::jointly,
+                  [](Gradient& r) {
+                    r.add(0, r.g());
+                    r.add(1, -r.g());
+                  },
+                  1, [](double a, double b) { return a - b; })},
+    {Op::mul, elementwise(
+                  "mul", 2, Linearity::each,
+                  [](Gradient& r) {
+                    r.add(0, r.g() * r.x(1));
+                    r.add(1, r.g() * r.x(0));
+                  },
+                  1, [](double a, double b) { return a * b; })},
+    {Op::div, elementwise(
+                  "div", 2, Linearity::first,
+                  [](Gradient& r) {
+                    r.add(0, r.g() / r.x(1));
+                    r.add(1, -(r.g() * r.y() / r.x(1)));
+                  },
+                  4, [](double a, double b) { return a / b; })},
+    {Op::pow, elementwise(
+                  "pow", 2, Linearity::no,
+                  [](Gradient& r) {
+                    Value x = r.x(0), p = r.x(1);
+                    r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
+                    if (!r.needs(1)) return;
+                    // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
+                    Value one = x.number(1), zero = x.number(0);
+                    Value positive = build::binary(Op::greater, x, zero);
+                    r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
+                  },
+                  30)},
+    {Op::minimum, elementwise(
+                      "minimum", 2, Linearity::no,
+                      [](Gradient& r) {
+                        Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
+                        r.add(0, build::select(first, r.g(), zero));
+                        r.add(1, build::select(first, zero, r.g()));
+                      },
+                      1, [](double a, double b) { return b < a ? b : a; })},
+    {Op::maximum, elementwise(
+                      "maximum", 2, Linearity::no,
+                      [](Gradient& r) {
+                        Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
+                        r.add(0, build::select(first, r.g(), zero));
+                        r.add(1, build::select(first, zero, r.g()));
+                      },
+                      1, [](double a, double b) { return a < b ? b : a; })},
     {Op::equal, elementwise("equal", 2, Linearity::no, nullptr)},
     {Op::not_equal, elementwise("not_equal", 2, Linearity::no, nullptr)},
     {Op::less, elementwise("less", 2, Linearity::no, nullptr)},
@@ -3211,10 +3330,18 @@ inline constexpr RowEntry elementwise_rows[] = {
                                r.add(1, build::select(r.x(0), r.g(), zero));
                                r.add(2, build::select(r.x(0), zero, r.g()));
                              })},
-    {Op::broadcast, {.name = "broadcast", .kind = OpKind::elementwise, .arity = 2, .linear = Linearity::first, .shape = broadcast_shape,
-                     .sharding = elementwise_sharding, .gradient = [](Gradient& r) { r.add(0, r.g()); }, .flops = 0,
-                     .shape_only = 1u << 1}},
+    {Op::broadcast,
+     {.name = "broadcast",
+      .kind = OpKind::elementwise,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = broadcast_shape,
+      .sharding = elementwise_sharding,
+      .gradient = [](Gradient& r) { r.add(0, r.g()); },
+      .flops = 0,
+      .shape_only = 1u << 1}},
 };
+// clang-format on
 
 }  // namespace tessera::rows
 
@@ -3244,7 +3371,8 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
   for (int d = 0; d < index.rank; ++d)
     if (!index.is_unit(d)) {
-      index_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      index_dims.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
       row_dims.dims[d] = index_dims.dims[d];
     }
   for (int d = 1; d < shape.rank; ++d)
@@ -3264,24 +3392,36 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
 }
 
 inline constexpr RowEntry indexed_rows[] = {
-    {Op::gather, {.name = "gather", .kind = OpKind::indexed, .arity = 2, .linear = Linearity::first, .shape = gather_shape,
-                  .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
-                  .gradient = [](Gradient& r) {
-                    const Value table = r.x(0), g = r.full_g();
-                    r.add(0, g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-                                    {g.id, r.x(1).id, table.id}));
-                  },
-                  .flops = 0}},
+    {Op::gather,
+     {.name = "gather",
+      .kind = OpKind::indexed,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = gather_shape,
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .gradient =
+          [](Gradient& r) {
+            const Value table = r.x(0), g = r.full_g();
+            r.add(0,
+                  g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+                         {g.id, r.x(1).id, table.id}));
+          },
+      .flops = 0}},
     // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
-    {Op::scatter, {.name = "scatter", .kind = OpKind::indexed, .arity = 3, .linear = Linearity::first,
-                   .shape = [](const ShapeContext& c) { return c.operand(2); },
-                   .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
-                   .gradient = [](Gradient& r) {
-                     const Value rows = r.x(0), g = r.full_g();
-                     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
-                                     {g.id, r.x(1).id}));
-                   },
-                   .shape_only = 1u << 2}},
+    {Op::scatter,
+     {.name = "scatter",
+      .kind = OpKind::indexed,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .gradient =
+          [](Gradient& r) {
+            const Value rows = r.x(0), g = r.full_g();
+            r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                            {g.id, r.x(1).id}));
+          },
+      .shape_only = 1u << 2}},
 };
 
 }  // namespace tessera::rows
@@ -3382,7 +3522,8 @@ constexpr void rearrange_gradient(Gradient& r) {
     } else {  // inferred inside a split dim: the extent over the product of the given sizes
       Value size = build::extent(x, f.in_dim[factor]);
       for (int o = 0; o < f.count; ++o)
-        if (o != factor && f.in_dim[o] == f.in_dim[factor]) size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
+        if (o != factor && f.in_dim[o] == f.in_dim[factor])
+          size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
       sizes[p] = size.id;
     }
   }
@@ -3451,20 +3592,46 @@ constexpr void concat_gradient(Gradient& r) {
 }
 
 inline constexpr RowEntry layout_rows[] = {
-    {Op::rearrange, {.name = "rearrange", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::first, .shape = rearrange_shape,
-                     .sharding = rearrange_sharding, .gradient = rearrange_gradient, .flops = 0}},
-    {Op::slice, {.name = "slice", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = slice_shape,
-                 .sharding = along_dim_sharding,
-                 .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
-                 .flops = 0}},
-    {Op::pad, {.name = "pad", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = pad_shape,
-               .sharding = along_dim_sharding,
-               .gradient = [](Gradient& r) {
-                 r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
-               },
-               .flops = 0, .shape_only = 1u << 2}},
-    {Op::concat, {.name = "concat", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::jointly, .shape = concat_shape,
-                  .sharding = along_dim_sharding, .gradient = concat_gradient, .flops = 0}},
+    {Op::rearrange,
+     {.name = "rearrange",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::first,
+      .shape = rearrange_shape,
+      .sharding = rearrange_sharding,
+      .gradient = rearrange_gradient,
+      .flops = 0}},
+    {Op::slice,
+     {.name = "slice",
+      .kind = OpKind::layout,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = slice_shape,
+      .sharding = along_dim_sharding,
+      .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
+      .flops = 0}},
+    {Op::pad,
+     {.name = "pad",
+      .kind = OpKind::layout,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = pad_shape,
+      .sharding = along_dim_sharding,
+      .gradient =
+          [](Gradient& r) {
+            r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
+          },
+      .flops = 0,
+      .shape_only = 1u << 2}},
+    {Op::concat,
+     {.name = "concat",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::jointly,
+      .shape = concat_shape,
+      .sharding = along_dim_sharding,
+      .gradient = concat_gradient,
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows
@@ -3482,8 +3649,10 @@ constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (!reduced.has(d)) shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
-    else if (reduced.keep) shape.push_back(1);
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
   }
   return shape;
 }
@@ -3523,16 +3692,32 @@ constexpr void extreme_gradient(Gradient& r) {
 }
 
 inline constexpr RowEntry reduction_rows[] = {
-    {Op::sum, {.name = "sum", .kind = OpKind::reduction, .arity = 1, .linear = Linearity::first, .shape = reduction_shape,
-               .sharding = reduction_sharding,
-               .gradient = [](Gradient& r) {
-                 Value g = r.g();
-                 r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-               }}},
-    {Op::max, {.name = "max", .kind = OpKind::reduction, .arity = 1, .shape = reduction_shape, .sharding = reduction_sharding,
-               .gradient = extreme_gradient}},
-    {Op::min, {.name = "min", .kind = OpKind::reduction, .arity = 1, .shape = reduction_shape, .sharding = reduction_sharding,
-               .gradient = extreme_gradient}},
+    {Op::sum,
+     {.name = "sum",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient =
+          [](Gradient& r) {
+            Value g = r.g();
+            r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
+          }}},
+    {Op::max,
+     {.name = "max",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient = extreme_gradient}},
+    {Op::min,
+     {.name = "min",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient = extreme_gradient}},
 };
 
 }  // namespace tessera::rows
@@ -3562,25 +3747,51 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
 }
 
 inline constexpr RowEntry source_rows[] = {
-    {Op::argument, {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
+    {Op::argument,
+     {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
     {Op::dim, {.name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
     {Op::scalar, {.name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::constant, {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::extent, {.name = "extent", .kind = OpKind::source, .arity = 1, .shape = scalar_shape, .sharding = no_factors, .flops = 0,
-                  .shape_only = 1}},
-    {Op::iota, {.name = "iota", .kind = OpKind::index, .arity = 1, .shape = like_shape, .sharding = like_sharding, .flops = 0,
-                .shape_only = 1}},
+    {Op::constant,
+     {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::extent,
+     {.name = "extent",
+      .kind = OpKind::source,
+      .arity = 1,
+      .shape = scalar_shape,
+      .sharding = no_factors,
+      .flops = 0,
+      .shape_only = 1}},
+    {Op::iota,
+     {.name = "iota",
+      .kind = OpKind::index,
+      .arity = 1,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 0,
+      .shape_only = 1}},
     // Operands: what to be shaped like, and the key.
-    {Op::random, {.name = "random", .kind = OpKind::random, .arity = 2, .shape = like_shape, .sharding = like_sharding, .flops = 20,
-                  .shape_only = 1}},
-    {Op::constraint, {.name = "constraint", .kind = OpKind::constraint, .arity = 1, .linear = Linearity::first, .shape = like_shape,
-                      .sharding = like_sharding,
-                      // The cotangent is laid out as the value is.
-                      .gradient = [](Gradient& r) {
-                        Node made = r.node();
-                        r.add(0, r.y().make(made, {r.full_g().id}));
-                      },
-                      .flops = 0}},
+    {Op::random,
+     {.name = "random",
+      .kind = OpKind::random,
+      .arity = 2,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 20,
+      .shape_only = 1}},
+    {Op::constraint,
+     {.name = "constraint",
+      .kind = OpKind::constraint,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      // The cotangent is laid out as the value is.
+      .gradient =
+          [](Gradient& r) {
+            Node made = r.node();
+            r.add(0, r.y().make(made, {r.full_g().id}));
+          },
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows
@@ -3623,11 +3834,13 @@ constexpr RowTable make_row_table() {
 inline constexpr auto row_table = make_row_table().rows;
 inline constexpr auto gradient_table = make_row_table().gradients;
 
-static_assert([] {
-  for (const OpRow& row : row_table)
-    if (row.name.empty()) return false;
-  return true;
-}(), "tessera: an operation has no row");
+static_assert(
+    [] {
+      for (const OpRow& row : row_table)
+        if (row.name.empty()) return false;
+      return true;
+    }(),
+    "tessera: an operation has no row");
 }  // namespace detail
 
 constexpr const OpRow& row_of(Op op) { return detail::row_table[static_cast<std::size_t>(op)]; }
@@ -3647,8 +3860,7 @@ namespace tessera {
 namespace detail {
 
 /// Element type and rank of operands that meet: equal types, or a number, which takes the other's type.
-template <class A, class B>
-struct Promote {
+template <class A, class B> struct Promote {
   using type = std::conditional_t<std::is_same_v<typename A::type, Number>, typename B::type, typename A::type>;
   static constexpr bool numbers = std::is_same_v<typename A::type, Number> || std::is_same_v<typename B::type, Number>;
   static_assert(numbers || std::is_same_v<typename A::type, typename B::type>,
@@ -3660,26 +3872,25 @@ struct Promote {
 constexpr Value meet(Value x, Value with) {
   return x.rank() == 0 && x.dtype() != with.dtype() ? build::cast(x, with.dtype()) : x;
 }
-template <class Element>
-constexpr Value as_element(Value x) {
-  if constexpr (std::is_same_v<Element, Number>) return x;
-  else return build::cast(x, dtype_v<Element>);
+template <class Element> constexpr Value as_element(Value x) {
+  if constexpr (std::is_same_v<Element, Number>)
+    return x;
+  else
+    return build::cast(x, dtype_v<Element>);
 }
 
-template <Op O>
-struct Unary {
-  template <class A>
-  struct result : A {
+template <Op O> struct Unary {
+  template <class A> struct result : A {
     static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not,
                   "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
   };
   static constexpr Value emit(Value context, Value x) { return build::unary(O, x.at(context.source)); }
 };
 
-template <Op O>
-struct Binary {
+template <Op O> struct Binary {
   template <class A, class B>
-  using result = Typed<std::conditional_t<build::is_predicate(O), bool, typename Promote<A, B>::type>, Promote<A, B>::rank>;
+  using result =
+      Typed<std::conditional_t<build::is_predicate(O), bool, typename Promote<A, B>::type>, Promote<A, B>::rank>;
   static constexpr Value emit(Value context, Value x, Value y) {
     // Number operands are the only ones whose types may differ here.
     const bool x_is_number = x.rank() == 0 && x.dtype() != y.dtype() && is_number(x);
@@ -3705,33 +3916,43 @@ struct NegTag : detail::Unary<Op::neg> {};
 using Here = std::source_location;
 
 /// Elementwise functions. Shape and sharding of the result are the operand's; no communication.
-template <TensorOperand X>
-constexpr auto abs(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::abs>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto exp(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::exp>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto log(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::log>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto sqrt(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::sqrt>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto rsqrt(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::rsqrt>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto tanh(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::tanh>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto sigmoid(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::sigmoid>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto relu(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::relu>>(Source::from(at), x); }
+template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::abs>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto exp(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::exp>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto log(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::log>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::sqrt>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::rsqrt>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::tanh>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::sigmoid>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto relu(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::relu>>(Source::from(at), x);
+}
 /// The tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-template <TensorOperand X>
-constexpr auto gelu(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::gelu>>(Source::from(at), x); }
+template <TensorOperand X> constexpr auto gelu(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::gelu>>(Source::from(at), x);
+}
 /// x sigmoid(x).
-template <TensorOperand X>
-constexpr auto silu(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::silu>>(Source::from(at), x); }
+template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::silu>>(Source::from(at), x);
+}
 /// -1, 0 or 1.
-template <TensorOperand X>
-constexpr auto sign(const X& x, Here at = Here::current()) { return call<detail::Unary<Op::sign>>(Source::from(at), x); }
-template <TensorOperand X>
-constexpr auto logical_not(const X& x, Here at = Here::current()) {
+template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<Op::sign>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<Op::logical_not>>(Source::from(at), x);
 }
 
@@ -3775,8 +3996,7 @@ constexpr auto logical_or(const A& a, const B& b, Here at = Here::current()) {
 namespace detail {
 
 struct SelectTag {
-  template <class C, class A, class B>
-  struct result {
+  template <class C, class A, class B> struct result {
     static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
@@ -3789,10 +4009,8 @@ struct SelectTag {
   }
 };
 
-template <class To>
-struct CastTag {
-  template <class A>
-  using result = Typed<To, A::rank>;
+template <class To> struct CastTag {
+  template <class A> using result = Typed<To, A::rank>;
   static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
 };
 
@@ -3806,8 +4024,7 @@ constexpr auto select(const C& condition, const A& yes, const B& no, Here at = H
 }
 
 /// x with another element type. Floating to integer truncates; to bool tests against zero.
-template <Element To, TensorOperand X>
-constexpr auto cast(const X& x, Here at = Here::current()) {
+template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
 
@@ -3837,8 +4054,17 @@ struct EinsumText {
     for (std::size_t i = 0; i < text.size() && valid; ++i) {
       const char c = text[i];
       if (c == ' ') continue;
-      if (c == ',') { valid = part == 0; part = 1; continue; }
-      if (c == '-') { valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>'; part = 2; ++i; continue; }
+      if (c == ',') {
+        valid = part == 0;
+        part = 1;
+        continue;
+      }
+      if (c == '-') {
+        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
+        part = 2;
+        ++i;
+        continue;
+      }
       const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
       int label = 0;
       while (label < known && names[label] != c) ++label;
@@ -3855,16 +4081,16 @@ struct EinsumText {
   }
 };
 
-template <FixedString Text>
-struct EinsumTag {
+template <FixedString Text> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
-  static_assert(text.valid, "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
-                            "every letter of the result in an operand");
-  template <class A, class B>
-  struct result {
+  static_assert(text.valid,
+                "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
+                "every letter of the result in an operand");
+  template <class A, class B> struct result {
     static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
-    static_assert(std::is_same_v<typename A::type, typename B::type>, "tessera: the operands of einsum have one element type");
+    static_assert(std::is_same_v<typename A::type, typename B::type>,
+                  "tessera: the operands of einsum have one element type");
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
   };
@@ -3874,13 +4100,13 @@ struct EinsumTag {
 };
 
 struct MatmulTag {
-  template <class A, class B>
-  struct result {
+  template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
     static_assert(B::rank <= 2 || A::rank == B::rank,
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
-    static_assert(std::is_same_v<typename A::type, typename B::type>, "tessera: the operands of matmul have one element type");
+    static_assert(std::is_same_v<typename A::type, typename B::type>,
+                  "tessera: the operands of matmul have one element type");
     using type = typename A::type;
     static constexpr int rank = A::rank;
   };
@@ -3911,8 +4137,7 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
 }
 
 /// [..., M, K] by [K, N], or by [..., K, N] of the same rank.
-template <TensorOperand A, TensorOperand B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::MatmulTag>(Source::from(at), a, b);
 }
 
@@ -4377,23 +4602,31 @@ void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides,
                        const Shape& extents, bool accumulate = false) {
   constexpr DTypeSet bools = set_of(DType::bool_);
   // Bytes that are bools: "or" and "and" are the larger and the smaller.
-  constexpr DTypeSet compared = static_cast<DTypeSet>((Extremes & ~bools) | ((Extremes & bools) != 0 ? set_of(DType::u8) : 0));
+  constexpr DTypeSet compared =
+      static_cast<DTypeSet>((Extremes & ~bools) | ((Extremes & bools) != 0 ? set_of(DType::u8) : 0));
   if (type == DType::bool_ && op != Op::sum) type = DType::u8;
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
   if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
   if (op != Op::sum && op != Op::max && op != Op::min)
     fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
-  const auto none = [&] { fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here"); };
+  const auto none = [&] {
+    fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here");
+  };
   if (op == Op::sum)
     return dispatch<static_cast<DTypeSet>(Sums & ~bools)>(
-        type, [&]<class T>() { detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate); },
+        type,
+        [&]<class T>() {
+          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate);
+        },
         none);
   dispatch<compared>(
       type,
       [&]<class T>() {
         const auto to = static_cast<T*>(dst);
-        if (op == Op::max) detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate);
-        else detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate);
+        if (op == Op::max)
+          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate);
+        else
+          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate);
       },
       none);
 }
@@ -4446,8 +4679,7 @@ class BoxIndex {
   }
 
   /// Calls found(i, overlap) for each box i that shares an element with `box`.
-  template <class Found>
-  void for_each_overlap(const Box& box, Found found) const {
+  template <class Found> void for_each_overlap(const Box& box, Found found) const {
     if (box.empty() || boxes_.empty()) return;
     if (!is_grid_) {
       for (std::size_t i = 0; i < boxes_.size(); ++i) visit(i, box, found);
@@ -4501,8 +4733,7 @@ class BoxIndex {
     }
   }
 
-  template <class Found>
-  void visit(std::size_t i, const Box& box, Found& found) const {
+  template <class Found> void visit(std::size_t i, const Box& box, Found& found) const {
     if (const Box overlap = intersect(boxes_[i], box); !overlap.empty()) found(i, overlap);
   }
 };
@@ -4532,11 +4763,9 @@ struct Cost {
 namespace runtime {
 
 /// A function by reference, for the length of a call. Without <functional>, and never owning.
-template <class Signature>
-class FunctionRef;
+template <class Signature> class FunctionRef;
 
-template <class R, class... Args>
-class FunctionRef<R(Args...)> {
+template <class R, class... Args> class FunctionRef<R(Args...)> {
  public:
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)
@@ -4669,9 +4898,7 @@ struct ShardRef {
 };
 
 /// A row-major shard.
-inline ShardRef shard_ref(void* data, const Box& box) {
-  return {data, box, kernels::contiguous_strides(extents(box))};
-}
+inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
 
 constexpr Op op_of(Reduction reduction) {
   return reduction == Reduction::sum ? Op::sum : reduction == Reduction::max ? Op::max : Op::min;
@@ -4686,7 +4913,8 @@ constexpr Op op_of(Reduction reduction) {
 /// without arithmetic (bf16, f16, sums of bool).
 class ReshardPlan {
  public:
-  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
+  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
+                       kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
       : type_(type), reduction_(reduction), reduce_(reduce) {}
 
   int add_destination(const Box& box, const kernels::Strides& strides) {
@@ -4795,9 +5023,9 @@ class ReshardPlan {
   }
 
   int add_shard(std::vector<Shard>& shards, const Box& box, const kernels::Strides& strides) {
-    const std::size_t rank =
-        !destinations_.empty() ? destinations_[0].box.begin.size() : !sources_.empty() ? sources_[0].box.begin.size()
-                                                                                       : box.begin.size();
+    const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
+                             : !sources_.empty()    ? sources_[0].box.begin.size()
+                                                    : box.begin.size();
     if (box.begin.size() != rank || box.end.size() != rank || strides.size() != rank)
       fail(errc::graph_invalid, "[reshard] one rank: a shard of rank ", box.begin.size(), " with ", strides.size(),
            " strides among shards of rank ", rank);
@@ -4837,8 +5065,8 @@ class ReshardPlan {
   }
 
   void run_weights(std::int64_t begin, std::int64_t end, void* const* destinations, const void* const* sources) const {
-    auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
-                                      [&](const Piece& p) { return p.weight_end <= begin; });
+    auto piece =
+        std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.weight_end <= begin; });
     std::int64_t piece_begin = piece == pieces_.begin() ? 0 : piece[-1].weight_end;
     for (; piece != pieces_.end() && piece_begin < end; piece_begin = (piece++)->weight_end) {
       const auto weight = static_cast<double>(piece->weight_end - piece_begin);
@@ -5170,14 +5398,8 @@ class Buffer final : public RefCounted {
   const void* data() const noexcept { return data_; }
   std::int64_t bytes() const noexcept { return bytes_; }
 
-  template <class T>
-  T* as() noexcept {
-    return static_cast<T*>(data_);
-  }
-  template <class T>
-  const T* as() const noexcept {
-    return static_cast<const T*>(data_);
-  }
+  template <class T> T* as() noexcept { return static_cast<T*>(data_); }
+  template <class T> const T* as() const noexcept { return static_cast<const T*>(data_); }
 
  private:
   explicit Buffer(std::int64_t bytes) : bytes_(bytes) {
@@ -5251,6 +5473,7 @@ class TensorStorage final : public RefCounted {
   const Box& box(int shard) const { return shards_[static_cast<std::size_t>(shard)].box; }
   void* data(int shard) { return buffer_->as<char>() + shards_[static_cast<std::size_t>(shard)].offset; }
   const void* data(int shard) const { return buffer_->as<char>() + shards_[static_cast<std::size_t>(shard)].offset; }
+
  private:
   Mesh mesh_;
   DType dtype_;
@@ -5276,15 +5499,13 @@ namespace tessera {
 /// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
 struct Extent {
   std::int64_t value;
-  template <std::integral Integer>
-  constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
+  template <std::integral Integer> constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
   constexpr Extent(const Dim& extent) : value(extent.value()) {}
 };
 
 namespace detail {
 
-template <std::size_t Rank>
-constexpr Shape shape_from(const Extent (&list)[Rank]) {
+template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank]) {
   static_assert(Rank <= static_cast<std::size_t>(max_rank), "tessera: a tensor has at most 8 dims");
   Shape shape;
   for (const Extent& extent : list) shape.push_back(extent.value);
@@ -5350,8 +5571,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
 }
 
 /// Calls write(first element, box) for runs of neighbours that make up all shards, in parallel.
-template <class T, class Write>
-void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
+template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
   constexpr std::int64_t most = std::int64_t{1} << 15;
   std::vector<Slab> slabs;
   std::int64_t elements = 0;
@@ -5389,16 +5609,14 @@ namespace detail {
 }  // namespace detail
 
 /// What a tensor holds. Errors: `empty_tensor` for one that holds nothing, and inside a trace.
-template <class T, int Rank>
-const TensorStorage& storage_of(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor<T, Rank>& x) {
   if (!x.storage()) detail::fail_without_data(dtype_v<T>, Rank, x.traced());
   return static_cast<const TensorStorage&>(*x.storage());
 }
 
 /// The tensor that a storage is. A tensor is never still to be reduced: partial values live inside of programs alone.
 /// Errors: `empty_tensor` for null, `dtype_mismatch`, `rank_mismatch`, `unsupported` for partial values.
-template <class T, int Rank>
-ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
+template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
   if (!storage) detail::fail_without_data(dtype_v<T>, Rank, false);
   if (storage->dtype() != dtype_v<T>)
     fail(errc::dtype_mismatch, "[tensor_of] element type: ", shape_text(storage->dtype(), storage->shape()),
@@ -5413,21 +5631,13 @@ ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
 }
 
 /// Global extents, outermost first.
-template <class T, int Rank>
-const Shape& shape(const ShardedTensor<T, Rank>& x) {
-  return storage_of(x).shape();
-}
-template <class T, int Rank>
-const Sharding& sharding(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> const Shape& shape(const ShardedTensor<T, Rank>& x) { return storage_of(x).shape(); }
+template <class T, int Rank> const Sharding& sharding(const ShardedTensor<T, Rank>& x) {
   return storage_of(x).sharding();
 }
-template <class T, int Rank>
-const Mesh& mesh(const ShardedTensor<T, Rank>& x) {
-  return storage_of(x).mesh();
-}
+template <class T, int Rank> const Mesh& mesh(const ShardedTensor<T, Rank>& x) { return storage_of(x).mesh(); }
 /// Number of elements.
-template <class T, int Rank>
-std::int64_t size(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) {
   return volume(storage_of(x).shape());
 }
 
@@ -5435,22 +5645,19 @@ std::int64_t size(const ShardedTensor<T, Rank>& x) {
 inline std::string layout_text(const TensorStorage& storage) {
   return shape_text(storage.dtype(), storage.shape()) + text(storage.sharding(), storage.mesh());
 }
-template <class T, int Rank>
-std::string layout_text(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::string layout_text(const ShardedTensor<T, Rank>& x) {
   return layout_text(storage_of(x));
 }
 
 /// Bytes that a device of the mesh holds of a tensor. Errors: `mesh_devices` for a device that is not there.
-template <class T, int Rank>
-std::int64_t device_bytes(const ShardedTensor<T, Rank>& x, int device) {
+template <class T, int Rank> std::int64_t device_bytes(const ShardedTensor<T, Rank>& x, int device) {
   const TensorStorage& storage = storage_of(x);
   const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(device)));
   return volume(extents(box)) * static_cast<std::int64_t>(sizeof(T));
 }
 
 /// Bytes that this process holds: each distinct shard once, however many devices have a replica.
-template <class T, int Rank>
-std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::int64_t bytes = 0;
   for (int shard = 0; shard < storage.shard_count(); ++shard) bytes += volume(extents(storage.box(shard)));
@@ -5472,26 +5679,24 @@ namespace detail {
 
 /// Arrays of other libraries know their shape and the order of their elements, which plain values would lose.
 template <class Array>
-concept HasOwnShape = requires(const Array& array) { array.shape(); } ||
-                      requires(const Array& array) { array.rows(); } ||
-                      requires(const Array& array) { array.dimensions(); };
+concept HasOwnShape = requires(const Array& array) { array.shape(); } || requires(const Array& array) {
+  array.rows();
+} || requires(const Array& array) { array.dimensions(); };
 
+template <class Range> struct HostElement {};
 template <class Range>
-struct HostElement {};
-template <class Range>
-  requires(!HasOwnShape<Range> && requires(const Range& range) {
-    std::data(range);
-    std::size(range);
-  })
+  requires(!HasOwnShape<Range> &&
+           requires(const Range& range) {
+             std::data(range);
+             std::size(range);
+           })
 struct HostElement<Range> {
   using type = std::remove_cvref_t<decltype(*std::data(std::declval<const Range&>()))>;
 };
-template <>
-struct HostElement<std::vector<bool>> {
+template <> struct HostElement<std::vector<bool>> {
   using type = bool;
 };
-template <class Range>
-using host_element = typename HostElement<Range>::type;
+template <class Range> using host_element = typename HostElement<Range>::type;
 
 /// Fills a storage from an array on the host that has its shape and any strides, in parallel.
 inline void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
@@ -5580,12 +5785,10 @@ ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const Pa
 ///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
-                            const PartitionSpec& spec = {},
-                            std::source_location at = std::source_location::current()) {
+                            const PartitionSpec& spec = {}, std::source_location at = std::source_location::current()) {
   const StoragePtr storage = detail::allocate("full", dtype_v<T>, shape, Rank, mesh, spec, at);
-  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [value](T* data, const Box& box) {
-    std::fill_n(data, volume(extents(box)), value);
-  });
+  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
+                           [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
   return tensor_of<T, Rank>(storage);
 }
 template <Element T, std::size_t Rank>
@@ -5727,16 +5930,14 @@ template <> struct RandomReal<double> {
 };
 
 /// In [0, 1), a multiple of 2^-24 or 2^-53.
-template <class T>
-TESSERA_INLINE T uniform_of(typename RandomReal<T>::Bits bits) {
+template <class T> TESSERA_INLINE T uniform_of(typename RandomReal<T>::Bits bits) {
   using R = RandomReal<T>;
   constexpr int unused = static_cast<int>(sizeof(T)) * 8 - R::mantissa - 1;
   return static_cast<T>(static_cast<typename R::Int>(bits >> unused)) * R::unit;
 }
 
 /// -2 log(u) for u in (0, 1], by the series of atanh on [sqrt(1/2), sqrt(2)).
-template <class T>
-TESSERA_INLINE T minus_two_log(T u) {
+template <class T> TESSERA_INLINE T minus_two_log(T u) {
   using R = RandomReal<T>;
   using Int = typename R::Int;
   constexpr T root_half = T(0.70710678118654752440), log_two = T(0.69314718055994530942);
@@ -5751,8 +5952,7 @@ TESSERA_INLINE T minus_two_log(T u) {
 }
 
 /// cos and sin of 2 pi bits / 2^n, where the reduction to an eighth of a turn is exact.
-template <class T>
-TESSERA_INLINE void cos_sin_of(typename RandomReal<T>::Bits bits, T& cos, T& sin) {
+template <class T> TESSERA_INLINE void cos_sin_of(typename RandomReal<T>::Bits bits, T& cos, T& sin) {
   using R = RandomReal<T>;
   using Bits = typename R::Bits;
   using Int = typename R::Int;
@@ -5931,8 +6131,7 @@ struct Key {
 constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
 
 /// N independent keys, which are also independent of those that fold_in gives.
-template <std::size_t N>
-constexpr std::array<Key, N> split(Key key) {
+template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   std::array<Key, N> keys;
   // A stream of its own: the same small numbers are likely to be folded into the same key.
   const Key stream = fold_in(key, 0x73706c6974ull);
@@ -5953,18 +6152,15 @@ namespace tessera {
 
 namespace detail {
 
-template <class T>
-constexpr void check_random_element() {
+template <class T> constexpr void check_random_element() {
   static_assert(std::is_floating_point_v<T>, "tessera: random tensors are of float or double");
 }
 
 // Never inlined and one rounding each: a compiler could fuse a multiplication and an addition at some places only.
-template <class T>
-__attribute__((noinline)) void scale_values(T* data, std::int64_t count, T factor) {
+template <class T> __attribute__((noinline)) void scale_values(T* data, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) data[i] *= factor;
 }
-template <class T>
-__attribute__((noinline)) void shift_values(T* data, std::int64_t count, T offset, T largest) {
+template <class T> __attribute__((noinline)) void shift_values(T* data, std::int64_t count, T offset, T largest) {
   for (std::int64_t i = 0; i < count; ++i) data[i] = std::min(data[i] + offset, largest);
 }
 
@@ -6172,16 +6368,15 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale&
 
 namespace tessera {
 
-/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression of
-/// stored tensors is a Scalar otherwise, whose value only matters when the program runs.
+/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression
+/// of stored tensors is a Scalar otherwise, whose value only matters when the program runs.
 template <class T>
 concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
 
 namespace detail {
 
 /// The dim meant by `dim`, which may count from the end, in a tensor of rank `Rank`.
-template <int Dim, int Rank>
-constexpr int checked_dim() {
+template <int Dim, int Rank> constexpr int checked_dim() {
   static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
   return Dim < 0 ? Dim + Rank : Dim;
 }
@@ -6195,18 +6390,15 @@ constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
   return Dim(build::binary(op, lower(context, x), lower(context, y)));
 }
 
-template <int Rank, int Dim, class T>
-struct IotaTag {
-  template <class A>
-  using result = Typed<T, Rank>;
+template <int Rank, int Dim, class T> struct IotaTag {
+  template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
     return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
   }
 };
 
 struct BroadcastTag {
-  template <class A, class B>
-  struct result {
+  template <class A, class B> struct result {
     static_assert(std::is_same_v<typename A::type, Number> || A::rank <= B::rank,
                   "tessera: a tensor can't be broadcast to a tensor of fewer dims");
     using type = typename Promote<A, Typed<typename B::type, B::rank>>::type;
@@ -6242,8 +6434,7 @@ constexpr Dim operator/(const Dim& x, const Dim& y) {
 }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
-template <int D, TensorOperand X>
-constexpr Dim extent(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
     fail(errc::unsupported, "[extent] outside of a trace: ask the tensor itself for its shape");
@@ -6252,8 +6443,7 @@ constexpr Dim extent(const X& x, Here at = Here::current()) {
 }
 
 /// The global index along one dim, shaped like the operand: `iota<-1, std::int32_t>(x)`. No communication.
-template <int D, Element T, TensorOperand X>
-constexpr auto iota(const X& like, Here at = Here::current()) {
+template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
   return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
 }
 
@@ -6268,10 +6458,12 @@ template <NumberOperand N, TensorOperand Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
-template <TensorOperand Like>
-constexpr auto zeros_like(const Like& like, Here at = Here::current()) { return full_like(like, 0, at); }
-template <TensorOperand Like>
-constexpr auto ones_like(const Like& like, Here at = Here::current()) { return full_like(like, 1, at); }
+template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 0, at);
+}
+template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 1, at);
+}
 
 }  // namespace tessera
 
@@ -6303,7 +6495,10 @@ struct RearrangeText {
     int parts = 0;
     for (std::size_t i = 0; i < side.size() && valid;) {
       const char c = side[i];
-      if (c == ' ') { ++i; continue; }
+      if (c == ' ') {
+        ++i;
+        continue;
+      }
       if (c == '(' || c == ')') {
         valid = inside == (c == ')') && (c == '(' || parts > 0);
         inside = c == '(';
@@ -6316,12 +6511,16 @@ struct RearrangeText {
       while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
       const std::string_view word = side.substr(i, end - i);
       i = end;
-      if (rank == max_rank) valid = false;
+      if (rank == max_rank)
+        valid = false;
       else if (word == "1" && !inside) {
         if (units != nullptr) *units |= 1u << rank;
-      } else if (!is_letter(word[0]) || !name_of_dim(word)) valid = false;
-      if (inside) ++parts;
-      else ++rank;
+      } else if (!is_letter(word[0]) || !name_of_dim(word))
+        valid = false;
+      if (inside)
+        ++parts;
+      else
+        ++rank;
     }
     valid = valid && !inside;
   }
@@ -6370,8 +6569,8 @@ struct RearrangeText {
   }
 };
 
-/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in front.
-/// `sizes[f]` is the size of factor f; a value without a module where it is inferred.
+/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in
+/// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes) {
   const int lead = x.rank() - rank_in;
   int kept[max_rank]{};
@@ -6406,18 +6605,17 @@ constexpr void require_unit(Value x, int dim, const char* message) {
   if (!x.is_unit(dim)) fail(errc::shape_mismatch, message);
 }
 
-template <FixedString Text, FixedString... Names>
-struct RearrangeTag {
+template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
-                            "parentheses around parts of one dim; the right side has every name of the left once");
+  static_assert(text.valid,
+                "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
+                "parentheses around parts of one dim; the right side has every name of the left once");
   static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
   static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
   static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
   static_assert(determined || !text.valid, "tessera: a split dim needs a ts::len for all of its parts but one");
 
-  template <class A, class... Sizes>
-  struct result {
+  template <class A, class... Sizes> struct result {
     static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
@@ -6434,11 +6632,9 @@ struct RearrangeTag {
   }
 };
 
-template <int... Order>
-struct TransposeTag {
+template <int... Order> struct TransposeTag {
   static constexpr int count = sizeof...(Order);
-  template <class A>
-  struct result {
+  template <class A> struct result {
     static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
     static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
                   "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
@@ -6456,11 +6652,9 @@ struct TransposeTag {
 };
 
 /// Dim `D` of a tensor of rank `Rank` split into `Parts`, of which all but the first have a given size.
-template <int Rank, int D, int Parts>
-struct SplitTag {
+template <int Rank, int D, int Parts> struct SplitTag {
   static_assert(Rank + Parts - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Sizes>
-  using result = Typed<typename A::type, Rank + Parts - 1>;
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Parts - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
     Factors f{};
     Value sizes[max_rank]{}, given[] = {as_size(inner)...};
@@ -6475,11 +6669,9 @@ struct SplitTag {
   }
 };
 
-template <int Rank, int First, int Last>
-struct MergeTag {
+template <int Rank, int First, int Last> struct MergeTag {
   static_assert(First <= Last, "tessera: merge_dims names the first and the last dim to merge, in this order");
-  template <class A>
-  using result = Typed<typename A::type, Rank - (Last - First)>;
+  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
     for (int d = 0; d < Rank; ++d) {
@@ -6491,24 +6683,21 @@ struct MergeTag {
   }
 };
 
-template <int Rank, int D>
-struct UnitTag {
+template <int Rank, int D> struct UnitTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A>
-  using result = Typed<typename A::type, Rank + 1>;
+  template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
     const int lead = x.rank() - Rank;
     return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
 
-template <int Rank, int D>
-struct SqueezeTag {
-  template <class A>
-  using result = Typed<typename A::type, Rank - 1>;
+template <int Rank, int D> struct SqueezeTag {
+  template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     const int dim = D + x.rank() - Rank;
-    require_unit(x, dim, "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+    require_unit(x, dim,
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
     return build::drop_units(x.at(context.source), 1u << dim);
   }
 };
@@ -6516,19 +6705,15 @@ struct SqueezeTag {
 }  // namespace detail
 
 /// The length of a part of a dim in a rearrange: `ts::len<"h">(heads)`.
-template <FixedString Name>
-struct Len {
+template <FixedString Name> struct Len {
   static constexpr auto name = Name;
   Dim size;
 };
-template <FixedString Name, SizeOperand T>
-constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
+template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
 
 namespace detail {
-template <class T>
-inline constexpr bool is_len_v = false;
-template <FixedString Name>
-inline constexpr bool is_len_v<Len<Name>> = true;
+template <class T> inline constexpr bool is_len_v = false;
+template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
 template <class T>
 concept LenArgument = is_len_v<T>;
 }  // namespace detail
@@ -6537,11 +6722,10 @@ concept LenArgument = is_len_v<T>;
 ///
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
-/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim of
-/// static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
+/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim
+/// of static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
 /// whole; a sharded dim that is split passes its sharding to its major part.
-template <FixedString Text, TensorOperand X>
-constexpr auto rearrange(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
 template <FixedString Text, TensorOperand X, detail::LenArgument A>
@@ -6558,37 +6742,35 @@ constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at
 }
 
 /// Dims in another order: dim d of the result is dim Order[d] of x.
-template <int... Order, TensorOperand X>
-constexpr auto transpose(const X& x, Here at = Here::current()) {
+template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
 }
 
-/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not divide.
+/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not
+/// divide.
 template <int D, TensorOperand X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
 template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
-  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle), Dim(inner));
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
+                                                                               Dim(inner));
 }
 
 /// Merges the dims from First to Last into one, major first.
-template <int First, int Last, TensorOperand X>
-constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
 /// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
-template <int D, TensorOperand X>
-constexpr auto unit(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
   return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Drops a dim of static extent 1.
-template <int D, TensorOperand X>
-constexpr auto squeeze(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
@@ -6605,19 +6787,15 @@ namespace tessera {
 
 namespace detail {
 
-template <int Rank, int D>
-struct SliceTag {
-  template <class A, class Start, class Size>
-  using result = Typed<typename A::type, Rank>;
+template <int Rank, int D> struct SliceTag {
+  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
   }
 };
 
-template <int Rank, int D>
-struct ConcatTag {
-  template <class A, class... Rest>
-  struct result : A {
+template <int Rank, int D> struct ConcatTag {
+  template <class A, class... Rest> struct result : A {
     static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
     static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
                   "tessera: the operands of concat have one element type");
@@ -6628,7 +6806,8 @@ struct ConcatTag {
   static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
     const Value first = *parts.begin();
     const int dim = D + first.rank() - Rank;
-    Node made{.op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
+    Node made{
+        .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
     std::int32_t operands[16]{};
     int count = 0;
     for (const Value& part : parts) {
@@ -6638,15 +6817,14 @@ struct ConcatTag {
     made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
     for (const Value& part : parts)
       if ((part.node().unit & ~(1u << dim)) != made.unit)
-        fail(errc::shape_mismatch, "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
+        fail(errc::shape_mismatch,
+             "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
     return first.at(source).make(made, operands, count);
   }
 };
 
-template <int Rank, int D>
-struct PadTag {
-  template <class A, class Before, class After>
-  using result = Typed<typename A::type, Rank>;
+template <int Rank, int D> struct PadTag {
+  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value before, Value after) {
     x = x.at(context.source);
     const int dim = D + x.rank() - Rank;
@@ -6677,7 +6855,8 @@ template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperan
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F, TensorOperand... Rest>
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
   const Value first = trace_of(a);
@@ -6756,11 +6935,12 @@ inline constexpr KeepDims keepdims{};
 namespace detail {
 
 /// The dims as a bit set; negative ones count from the end; none named means all.
-template <int Rank, int... Dims>
-constexpr unsigned dim_set() {
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
   static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0) return (1u << Rank) - 1;
-  else return ((1u << ((Dims + Rank) % Rank)) | ...);
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
 }
 constexpr int bit_count(unsigned bits) {
   int n = 0;
@@ -6768,18 +6948,16 @@ constexpr int bit_count(unsigned bits) {
   return n;
 }
 
-template <Op O, bool Mean, bool Keep, int... Dims>
-struct Reduce {
-  template <class A>
-  struct result {
+template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
     using type = typename A::type;
-    static_assert(!std::is_same_v<type, bool>, "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
+    static_assert(!std::is_same_v<type, bool>,
+                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
   };
-  template <int Rank>
-  static constexpr unsigned dims = dim_set<Rank, Dims...>();
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
 
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
@@ -6796,15 +6974,12 @@ struct Reduce {
 };
 
 /// A reduction bound to the rank of its operand, which is what turns dims into bits.
-template <int Rank, class R>
-struct RankedReduce {
-  template <class A>
-  using result = typename R::template result<A>;
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X>
-constexpr auto reduce(const X& x, Here at) {
+template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
   return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
 
@@ -6814,28 +6989,28 @@ constexpr auto reduce(const X& x, Here at) {
 /// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
 /// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
-template <int... Dims, TensorOperand X>
-constexpr auto sum(const X& x, Here at = Here::current()) { return detail::reduce<Op::sum, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::sum, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto mean(const X& x, Here at = Here::current()) { return detail::reduce<Op::sum, true, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::sum, true, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto max(const X& x, Here at = Here::current()) { return detail::reduce<Op::max, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::max, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto min(const X& x, Here at = Here::current()) { return detail::reduce<Op::min, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::min, false, true, Dims...>(x, at);
 }
 
@@ -6889,13 +7064,10 @@ constexpr Value mean_of_all(Value x, int lead) {
 
 namespace detail {
 
-template <class A>
-inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
 
-template <int Rank, int D, bool Log>
-struct SoftmaxTag {
-  template <class A>
-  struct result : A {
+template <int Rank, int D, bool Log> struct SoftmaxTag {
+  template <class A> struct result : A {
     static_assert(floating_v<A>, "tessera: softmax takes float and double tensors");
   };
   static constexpr Value emit(Value context, Value x) {
@@ -6907,16 +7079,14 @@ struct SoftmaxTag {
   }
 };
 
-template <class X, class... Parameters>
-struct NormResult : X {
+template <class X, class... Parameters> struct NormResult : X {
   static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float or double tensors with at least one dim");
   static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
                 "tessera: gain and bias of a norm are vectors of the element type of the tensor");
 };
 
 struct LayerNormTag {
-  template <class X, class Gain, class Bias, class Eps>
-  using result = NormResult<X, Gain, Bias>;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     x = x.at(context.source);
     const int dim = x.rank() - 1;
@@ -6927,8 +7097,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
-  template <class X, class Gain, class Eps>
-  using result = NormResult<X, Gain>;
+  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
     x = x.at(context.source);
     const Value square = build::row_mean(x * x, x.rank() - 1);
@@ -6936,14 +7105,13 @@ struct RmsNormTag {
   }
 };
 
-template <int Rank>
-struct CrossEntropyTag {
-  template <class Logits, class Targets>
-  struct result {
+template <int Rank> struct CrossEntropyTag {
+  template <class Logits, class Targets> struct result {
     static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float or double tensor");
     static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                   "tessera: the targets of cross_entropy are an integer tensor of class indices");
-    static_assert(Targets::rank == Logits::rank - 1, "tessera: the targets of cross_entropy have the dims of the logits but the last");
+    static_assert(Targets::rank == Logits::rank - 1,
+                  "tessera: the targets of cross_entropy have the dims of the logits but the last");
     using type = typename Logits::type;
     static constexpr int rank = 0;
   };
@@ -6961,10 +7129,8 @@ struct CrossEntropyTag {
   }
 };
 
-template <int Rank>
-struct MseTag {
-  template <class X, class Y>
-  struct result {
+template <int Rank> struct MseTag {
+  template <class X, class Y> struct result {
     static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
                   "tessera: mse takes two float or double tensors of one rank and element type");
     using type = typename X::type;
@@ -6980,19 +7146,18 @@ struct MseTag {
 
 /// exp(x) over its sum along one dim, the last when none is named; stable for large x. Communication: along a sharded
 /// dim, one all-reduce of the maxima and one of the sums.
-template <int D = -1, TensorOperand X>
-constexpr auto softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
 /// The logarithm of softmax, without computing it. Communication: as softmax.
-template <int D = -1, TensorOperand X>
-constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
 /// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
 /// Rows over the root of their mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
@@ -7009,8 +7174,7 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here 
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
 /// Mean of the squared difference; a scalar.
-template <TensorOperand X, TensorOperand Y>
-constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
 
@@ -7182,10 +7346,10 @@ namespace tessera {
 namespace detail {
 
 struct GatherTag {
-  template <class Table, class Indices>
-  struct result {
-    static_assert(std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-                  "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+  template <class Table, class Indices> struct result {
+    static_assert(
+        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+        "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
     static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
@@ -7260,46 +7424,41 @@ Positions<T> positions(Key key, Extent context, Extent features, const Layout& l
 
 namespace tessera {
 
-template <class Block>
-class Stack;
+template <class Block> class Stack;
 
 namespace detail {
 
 template <class T>
-inline constexpr bool is_leaf_v = StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <class T>
-inline constexpr bool is_stack_v = false;
-template <class B>
-inline constexpr bool is_stack_v<Stack<B>> = true;
-template <class T>
-inline constexpr bool is_tuple_v = false;
-template <class... Ts>
-inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
-template <class T>
-inline constexpr bool is_array_v = false;
-template <class T, std::size_t N>
-inline constexpr bool is_array_v<std::array<T, N>> = true;
+inline constexpr bool is_leaf_v =
+    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <class T> inline constexpr bool is_stack_v = false;
+template <class B> inline constexpr bool is_stack_v<Stack<B>> = true;
+template <class T> inline constexpr bool is_tuple_v = false;
+template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
+template <class T> inline constexpr bool is_array_v = false;
+template <class T, std::size_t N> inline constexpr bool is_array_v<std::array<T, N>> = true;
 
 struct AnyField {
-  template <class T>
-  constexpr operator T() const;
+  template <class T> constexpr operator T() const;
 };
-template <class T, class... Fields>
-constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; }) return field_count<T, Fields..., AnyField>();
-  else return static_cast<int>(sizeof...(Fields));
+template <class T, class... Fields> constexpr int field_count() {
+  if constexpr (requires { T{Fields{}..., AnyField{}}; })
+    return field_count<T, Fields..., AnyField>();
+  else
+    return static_cast<int>(sizeof...(Fields));
 }
 
 /// A field that a model can't have: its run-time value would be ignored by the trace.
 template <class Field>
-inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> || is_array_v<Field> ||
-                                         (std::is_aggregate_v<Field> && std::is_class_v<Field>);
+inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> ||
+                                         is_array_v<Field> || (std::is_aggregate_v<Field> && std::is_class_v<Field>);
 
 /// Calls f(field) for every field of a plain struct.
-template <class T, class F>
-constexpr void for_each_field(T& object, F&& f) {
+template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
   constexpr int n = field_count<std::remove_const_t<T>>();
-  static_assert(n <= 16, "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+  static_assert(n <= 16,
+                "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+  // clang-format off
   if constexpr (n == 1) { auto& [a] = object; f(a); }
   else if constexpr (n == 2) { auto& [a, b] = object; f(a); f(b); }
   else if constexpr (n == 3) { auto& [a, b, c] = object; f(a); f(b); f(c); }
@@ -7335,22 +7494,21 @@ constexpr void for_each_field(T& object, F&& f) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
     f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q); f(r);
   }
+  // clang-format on
 }
 
 }  // namespace detail
 
-/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is one
-/// repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
-template <class Block>
-class Stack {
+/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
+/// one repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
+template <class Block> class Stack {
  public:
   using block = Block;
 
   constexpr Stack() = default;
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i).
-  template <class Make>
-  Stack(int n, Make&& make) {
+  template <class Make> Stack(int n, Make&& make) {
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -7362,8 +7520,7 @@ class Stack {
   constexpr const std::vector<Block>& layers() const { return layers_; }
 
   /// x through every layer: layer(x, extra...) for each. The result has the type of x.
-  template <SymOperand X, class... Extra>
-  constexpr X operator()(const X& x, const Extra&... extra) const;
+  template <SymOperand X, class... Extra> constexpr X operator()(const X& x, const Extra&... extra) const;
 
  private:
   std::vector<Block> layers_;
@@ -7372,8 +7529,7 @@ class Stack {
 /// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
 /// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
 /// with enter_layer(i) before each.
-template <class T, class Visitor>
-constexpr void for_each_leaf(T& object, Visitor& visitor) {
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
   using U = std::remove_const_t<T>;
   if constexpr (detail::is_leaf_v<U>) {
     visitor.leaf(object);
@@ -7385,14 +7541,16 @@ constexpr void for_each_leaf(T& object, Visitor& visitor) {
     }
     visitor.leave_stack();
   } else if constexpr (detail::is_tuple_v<U>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) { (for_each_leaf(std::get<I>(object), visitor), ...); }
-    (std::make_index_sequence<std::tuple_size_v<U>>());
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (for_each_leaf(std::get<I>(object), visitor), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>());
   } else if constexpr (detail::is_array_v<U>) {
     for (auto& item : object) for_each_leaf(item, visitor);
   } else {
-    static_assert(detail::is_model_field_v<U>,
-                  "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
-                  "number; a field of another type would be ignored by the trace: make it a template parameter");
+    static_assert(
+        detail::is_model_field_v<U>,
+        "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
+        "number; a field of another type would be ignored by the trace: make it a template parameter");
     if constexpr (detail::is_model_field_v<U> && !std::is_empty_v<U>)
       detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
   }
@@ -7749,7 +7907,10 @@ constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = He
   const Value value = lower(context, x);
   PartitionSpec whole = spec;
   for (int lead = value.rank() - X::rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  const Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit,
+  const Node made{.op = Op::constraint,
+                  .dtype = value.dtype(),
+                  .rank = value.node().rank,
+                  .unit = value.node().unit,
                   .value = static_cast<double>(context.module->add_spec(whole))};
   return Sym<typename X::element, X::rank>(value.at(context.source).make(made, {value.id}));
 }
@@ -7780,7 +7941,8 @@ constexpr Value sum_of_squares(const std::vector<Value>& values, Source source) 
     total = total.module == nullptr ? squares : total + squares;
   }
   // The sum is a value of its own, so that what each device has summed is reduced once, not tensor by tensor.
-  return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value : with_sharding(Sym<float, 0>(total), {}).value;
+  return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
+                            : with_sharding(Sym<float, 0>(total), {}).value;
 }
 
 }  // namespace optim::detail
@@ -8237,8 +8399,7 @@ struct ProgramSize {
 };
 
 /// A traced program as a constant: arrays of exactly the right size.
-template <ProgramSize Size>
-struct FrozenProgram {
+template <ProgramSize Size> struct FrozenProgram {
   Node nodes[static_cast<std::size_t>(Size.nodes) + 1]{};
   std::int32_t operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t outputs[static_cast<std::size_t>(Size.outputs) + 1]{};
@@ -8320,8 +8481,11 @@ inline std::string rearrange_text(const GraphView& graph, int id) {
     }
     return text;
   };
-  return side(graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) + " -> " +
-         side(graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
 }
 
 /// What a node is besides its operation and operands; empty when it is nothing.
@@ -8339,26 +8503,32 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
         if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
       return text + (reduced.keep ? ", keepdims" : "");
     }
-    case OpKind::contraction: return einsum_text(graph, id);
-    case OpKind::layout: return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
-    case OpKind::index: return std::to_string(dim_of(node));
+    case OpKind::contraction:
+      return einsum_text(graph, id);
+    case OpKind::layout:
+      return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
+    case OpKind::index:
+      return std::to_string(dim_of(node));
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
-      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") + std::to_string(draw.stream);
+      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+             std::to_string(draw.stream);
     }
     case OpKind::attention: {
       const AttentionForm form = AttentionForm::of_node(node);
       const std::string of = node.op != Op::attention_grad ? "" : form.of == 0 ? "q" : form.of == 1 ? "k" : "v";
       return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
     }
-    case OpKind::constraint: return program.specs[node.index()].text();
+    case OpKind::constraint:
+      return program.specs[node.index()].text();
     case OpKind::control: {
       if (node.op == Op::project) return std::to_string(dim_of(node));
       const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked}, " stacked",
-                         repeat.reverse ? ", last to first" : "");
+      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked},
+                         " stacked", repeat.reverse ? ", last to first" : "");
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -8385,9 +8555,12 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
   for (int i = 0; i < node.arity; ++i) {
     const int operand = graph.operand(id, i);
     if (i > 0) text += ", ";
-    if (operand < 0) text += '-';
-    else if (graph[operand].op == Op::constant) text += detail::number_text(graph[operand].value);
-    else text += concat_text("%", operand);
+    if (operand < 0)
+      text += '-';
+    else if (graph[operand].op == Op::constant)
+      text += detail::number_text(graph[operand].value);
+    else
+      text += concat_text("%", operand);
   }
   if (node.arity > 0) text += ')';
   if (node.source.line != 0) text += "  " + node.source.text();
@@ -8418,7 +8591,8 @@ inline std::string dot_of(const ProgramView& program) {
   std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
   for (int g = 0; g < program.graph_count; ++g) {
     const GraphView& graph = program.graphs[g];
-    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g), "\";\n");
+    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g),
+                        "\";\n");
     for (int id = 0; id < graph.size; ++id) {
       text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
       if (graph[id].op != Op::repeat) text += "\\n" + detail::type_text(graph[id]);
@@ -8434,7 +8608,8 @@ inline std::string dot_of(const ProgramView& program) {
                           " [shape=plaintext, label=\"result ", k, "\"];\n");
     text += "  }\n";
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::repeat) text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
+      if (graph[id].op == Op::repeat)
+        text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
   }
   return text + "}\n";
 }
@@ -8517,8 +8692,13 @@ class PadsToConcat {
       covered += parts_[at].size;
     }
     if (covered != extent || ordered.size() != parts_.size()) return -1;
-    return graph_.add({.op = Op::concat, .dtype = node.dtype, .rank = node.rank, .unit = node.unit, .labels = pack_dim(dim_),
-                       .source = node.source}, ordered.data(), static_cast<int>(ordered.size()));
+    return graph_.add({.op = Op::concat,
+                       .dtype = node.dtype,
+                       .rank = node.rank,
+                       .unit = node.unit,
+                       .labels = pack_dim(dim_),
+                       .source = node.source},
+                      ordered.data(), static_cast<int>(ordered.size()));
   }
 
  private:
@@ -8568,7 +8748,8 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
     const std::int32_t* const own = graph.operands.data() + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node)) result = operands[0];
+    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
+      result = operands[0];
     left_dead = left_dead || result >= 0;
     if (result < 0) result = made.add(node, operands, node.arity);
     if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
@@ -8639,28 +8820,31 @@ namespace detail {
 /// Lists the values behind the placeholders of a traced structure.
 struct CollectValues {
   std::vector<Value> values;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) values.push_back(leaf.value);
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>) values.push_back(leaf.placeholder());
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.value);
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.placeholder());
   }
   constexpr void enter_stack(const auto&) { fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack"); }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
 
-/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the program's.
+/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
+/// program's.
 struct BindArguments {
   Module* module;
   int body;
   int next;
   bool sliced;  ///< the values outside have a leading dim of layers
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
       Value outer;
-      if constexpr (SymOperand<Leaf>) outer = leaf.value;
-      else outer = leaf.placeholder();
+      if constexpr (SymOperand<Leaf>)
+        outer = leaf.value;
+      else
+        outer = leaf.placeholder();
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -8672,7 +8856,8 @@ struct BindArguments {
       // Numbers of the program are sources: the body has nodes of its own for them.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        fail(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
+        fail(errc::unsupported,
+             "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }
@@ -8708,15 +8893,17 @@ constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
   bind.sliced = false;
   std::tuple<Extra...> captured(extra...);
   for_each_leaf(captured, bind);
-  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X { return layer(carried, std::get<I>(captured)...); }
-  (std::index_sequence_for<Extra...>{});
+  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X {
+    return layer(carried, std::get<I>(captured)...);
+  }(std::index_sequence_for<Extra...>{});
   const Value full = build::broadcast(result.value, carried.value);
   module->graph(body).outputs.push_back(full.id);
 
   const Repeat repeat{1, static_cast<std::uint8_t>(stacked.values.size()), false};
   const Source source = full.node().source;  // a call of a stack has no line of its own
   Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
-  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())), source};
+  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
+                   source};
   return X(build::project(made, 0, x.value.node()));
 }
 
@@ -8739,8 +8926,7 @@ struct BindProgram {
   int next = 0;
   bool in_stack = false;
 
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Graph& graph = module->main();
     Node node{.value = static_cast<double>(next++)};
     if constexpr (std::is_same_v<Leaf, Dim>) {
@@ -8757,8 +8943,7 @@ struct BindProgram {
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
-  template <class S>
-  constexpr void enter_stack(S& stack) {
+  template <class S> constexpr void enter_stack(S& stack) {
     if (in_stack) fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack");
     stack.layers().resize(1);
     in_stack = true;
@@ -8770,11 +8955,12 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) value = leaf.value;
-    else value = leaf.placeholder();
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else
+      value = leaf.placeholder();
     if (value.module == nullptr)
       fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
     module->main().outputs.push_back(value.id);
@@ -8785,50 +8971,58 @@ struct CollectOutputs {
 };
 
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
-template <class A>
-struct TracedArgument { using type = A; };
-template <class T, int R>
-struct TracedArgument<ShardedTensor<T, R>> { using type = Sym<T, R>; };
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
 
 /// A result as the caller sees it.
-template <class R>
-struct FinalResult { using type = R; };
-template <class T, int R>
-struct FinalResult<Sym<T, R>> { using type = ShardedTensor<T, R>; };
-template <class... Ts>
-struct FinalResult<std::tuple<Ts...>> { using type = std::tuple<typename FinalResult<Ts>::type...>; };
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
 
 /// Expressions over placeholders become part of the trace.
-template <class R>
-constexpr auto settle(const R& result) {
+template <class R> constexpr auto settle(const R& result) {
   if constexpr (ExprOperand<R>) {
     return Sym<typename R::element, R::rank>(lower(trace_of(result), result));
   } else if constexpr (is_tuple_v<R>) {
-    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); }, result);
+    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); },
+                      result);
   } else {
     return result;
   }
 }
 
-template <class T>
-struct SymFor;
-template <class T, int R>
-struct SymFor<ShardedTensor<T, R>> { using type = Sym<T, R>; };
+template <class T> struct SymFor;
+template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
 
 template <class F, class Tuple, std::size_t... I>
 constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (std::is_empty_v<F>) return settle(F{}(std::get<I>(arguments)...));
-  else return std::tuple<>();  // Trace says what is wrong
+  if constexpr (std::is_empty_v<F>)
+    return settle(F{}(std::get<I>(arguments)...));
+  else
+    return std::tuple<>();  // Trace says what is wrong
 }
 
 }  // namespace detail
 
 /// How a function is traced for arguments of these types.
-template <class F, class... Args>
-struct Trace {
-  static_assert(std::is_empty_v<F>, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+template <class F, class... Args> struct Trace {
+  static_assert(std::is_empty_v<F>,
+                "tessera: a traced function must not capture anything; pass what it needs as arguments");
   using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-  using traced_result = decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
+  using traced_result =
+      decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
   using result = typename detail::FinalResult<traced_result>::type;
 
   static constexpr std::pair<Module, int> trace() {
@@ -8846,8 +9040,7 @@ struct Trace {
 };
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
-template <class F, class... Args>
-struct Traced : Trace<F, Args...> {
+template <class F, class... Args> struct Traced : Trace<F, Args...> {
   static constexpr auto sizes = [] {
     const auto made = Traced::trace();
     return std::pair(ProgramSize::of(made.first), made.second);
@@ -8878,12 +9071,14 @@ namespace detail {
 struct CollectSources {
   std::vector<std::int32_t> ids;
   Value context{};
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) value = leaf.value;
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>) value = leaf.placeholder();
-    else return;
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      value = leaf.placeholder();
+    else
+      return;
     if (!is_floating(value.dtype())) return;
     ids.push_back(value.id);
     context = value;
@@ -8898,12 +9093,13 @@ struct ReplaceLeaves {
   const std::vector<std::int32_t>& ids;
   Value context;
   std::size_t next = 0;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
       Value value;
-      if constexpr (SymOperand<Leaf>) value = leaf.value;
-      else value = leaf.placeholder();
+      if constexpr (SymOperand<Leaf>)
+        value = leaf.value;
+      else
+        value = leaf.placeholder();
       if (is_floating(value.dtype())) leaf = Leaf(context.with(ids[next++]));
     }
   }
@@ -8920,17 +9116,20 @@ struct ReplaceLeaves {
 /// field that has no gradient (a Dim, a Scalar, an integer tensor) it holds the field itself.
 /// Returns (value, gradient).
 /// Source: reverse-mode differentiation of the traced graph; no tape exists at run time.
-template <class F>
-constexpr auto value_and_grad(F f) {
+template <class F> constexpr auto value_and_grad(F f) {
   return [f](const auto& first, const auto&... rest) {
     auto value = detail::settle(f(first, rest...));
     auto loss = [&] {
-      if constexpr (detail::is_tuple_v<decltype(value)>) return std::get<0>(value);
-      else return value;
+      if constexpr (detail::is_tuple_v<decltype(value)>)
+        return std::get<0>(value);
+      else
+        return value;
     }();
     using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>, "tessera: value_and_grad is called inside a traced function, with traced arguments");
-    static_assert(Loss::rank == 0, "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+    static_assert(SymOperand<Loss>,
+                  "tessera: value_and_grad is called inside a traced function, with traced arguments");
+    static_assert(Loss::rank == 0,
+                  "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const std::vector<std::int32_t> gradients = differentiate(loss.value, sources.ids);
@@ -8942,8 +9141,7 @@ constexpr auto value_and_grad(F f) {
 }
 
 /// Inside a traced function: the gradient alone.
-template <class F>
-constexpr auto grad(F f) {
+template <class F> constexpr auto grad(F f) {
   return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
 }
 
@@ -8977,7 +9175,8 @@ class GraphVerifier {
     for (int id = 0; id < graph_.size; ++id)
       if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
     for (int k = 0; k < graph_.output_count; ++k)
-      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size) return {index_, -1, "an output is a node of the graph"};
+      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
+        return {index_, -1, "an output is a node of the graph"};
     return {};
   }
 
@@ -8992,7 +9191,8 @@ class GraphVerifier {
   }
   /// x with one more dim in front.
   static constexpr bool stacks(const Node& stacked, const Node& x) {
-    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 && stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+           stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
   }
 
   constexpr Rule check(int id) const {
@@ -9009,7 +9209,8 @@ class GraphVerifier {
     if (node.op == Op::repeat) return check_repeat(id);
     if (node.rank > max_rank || node.unit >> node.rank != 0) return "a dim is one of the rank";
     switch (row.kind) {
-      case OpKind::source: return check_source(id);
+      case OpKind::source:
+        return check_source(id);
       case OpKind::index:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
         return build::same_static_shape(node, x(id, 0)) ? Rule{} : "the result has the shape of the operand";
@@ -9019,13 +9220,20 @@ class GraphVerifier {
       case OpKind::constraint:
         if (node.index() < 0) return "a constraint has a spec";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::elementwise: return check_elementwise(id);
-      case OpKind::reduction: return check_reduction(id);
-      case OpKind::contraction: return check_einsum(id);
-      case OpKind::layout: return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
-      case OpKind::indexed: return check_indexed(id);
-      case OpKind::attention: return check_attention(id);
-      case OpKind::control: return check_project(id);
+      case OpKind::elementwise:
+        return check_elementwise(id);
+      case OpKind::reduction:
+        return check_reduction(id);
+      case OpKind::contraction:
+        return check_einsum(id);
+      case OpKind::layout:
+        return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
+      case OpKind::indexed:
+        return check_indexed(id);
+      case OpKind::attention:
+        return check_attention(id);
+      case OpKind::control:
+        return check_project(id);
     }
     return {};
   }
@@ -9035,11 +9243,13 @@ class GraphVerifier {
   constexpr Rule check_source(int id) const {
     const Node& node = graph_[id];
     if (node.op == Op::argument)
-      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count) ? "an argument is one of the program's"
-                                                                                          : Rule{};
+      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count)
+                 ? "an argument is one of the program's"
+                 : Rule{};
     if (node.rank != 0) return "a number has rank 0";
     if ((node.op == Op::dim || node.op == Op::extent) && node.dtype != DType::i64) return "a size is a 64-bit integer";
-    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank)) return "the dim is one of the operand's";
+    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank))
+      return "the dim is one of the operand's";
     return {};
   }
 
@@ -9055,14 +9265,16 @@ class GraphVerifier {
       if (all) unit |= 1u << d;
     }
     if (node.rank != rank || node.unit != unit) return "the result has the dims of its operands, broadcast";
-    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1))) return "a broadcast has the shape of its second operand";
+    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1)))
+      return "a broadcast has the shape of its second operand";
     if (node.op == Op::cast) return {};
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
       if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
-      if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype) return "the result has the element type of its operands";
+      if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
+        return "the result has the element type of its operands";
     }
     return build::is_predicate(node.op) && node.dtype != DType::bool_ ? "a comparison gives bools" : Rule{};
   }
@@ -9078,7 +9290,8 @@ class GraphVerifier {
       if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
       ++rank;
     }
-    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{} : "the result has the dims that are kept";
+    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{}
+                                                                              : "the result has the dims that are kept";
   }
 
   constexpr Rule check_einsum(int id) const {
@@ -9113,7 +9326,8 @@ class GraphVerifier {
     if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
     unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
     for (int p = 0; p < f.count; ++p) {
-      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 || f.order[p] >= f.count)
+      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+          f.order[p] >= f.count)
         return "parts lie in dims";
       if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
       placed |= 1u << f.order[p];
@@ -9140,7 +9354,8 @@ class GraphVerifier {
     if (joins) return {};
     if (!is_size(id, 1)) return "a start is a number";
     if (node.op == Op::slice) return is_size(id, 2) ? Rule{} : "a size is a number";
-    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{} : "a pad has the shape of its third operand";
+    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{}
+                                                                      : "a pad has the shape of its third operand";
   }
 
   constexpr Rule check_indexed(int id) const {
@@ -9148,9 +9363,12 @@ class GraphVerifier {
     const bool gathers = node.op == Op::gather;
     const Node &table = gathers ? x(id, 0) : node, &rows = gathers ? node : x(id, 0), &index = x(id, 1);
     if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype) return "rows have the dims of the indices and of a row";
+    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype)
+      return "rows have the dims of the indices and of a row";
     if (!gathers && !same_type(node, x(id, 2))) return "the result has the type of the table";
-    return rows.unit == (index.unit | (table.unit >> 1) << index.rank) ? Rule{} : "rows have the dims of the indices and of a row";
+    return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
+               ? Rule{}
+               : "rows have the dims of the indices and of a row";
   }
 
   constexpr Rule check_attention(int id) const {
@@ -9166,10 +9384,14 @@ class GraphVerifier {
     if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
     const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
     const bool is_gradient = node.op == Op::attention_grad;
-    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
-    if (!is_gradient) return node.rank == 4 && node.unit == out ? Rule{} : "the result has the dims of the queries, and the width of the values";
+    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
+      return "a row has one logarithm";
+    if (!is_gradient)
+      return node.rank == 4 && node.unit == out ? Rule{}
+                                                : "the result has the dims of the queries, and the width of the values";
     for (int i : {3, 5})
-      if (x(id, i).rank != 4 || x(id, i).unit != out) return "a result has the dims of the queries, and the width of the values";
+      if (x(id, i).rank != 4 || x(id, i).unit != out)
+        return "a result has the dims of the queries, and the width of the values";
     if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
     return same_type(node, x(id, node.labels[1])) ? Rule{} : "a gradient has the type of what it is of";
   }
@@ -9177,7 +9399,8 @@ class GraphVerifier {
   constexpr Rule check_repeat(int id) const {
     const Node& node = graph_[id];
     const Repeat repeat = Repeat::of(node);
-    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_) return "a repeat has a body of its own";
+    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
+      return "a repeat has a body of its own";
     const GraphView& body = program_.graphs[node.index()];
     if (repeat.carried + repeat.stacked > node.arity) return "carried and stacked values are operands";
     if (repeat.stacked == 0) return "a repeat has a stacked operand, which counts its layers";
@@ -9189,7 +9412,8 @@ class GraphVerifier {
       const int i = body[a].index();
       if (i >= node.arity) return "an argument of a body is an operand of its repeat";
       const bool stacked = i >= repeat.carried && i < repeat.carried + repeat.stacked;
-      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a]))) return "an argument of a body has the type of the operand";
+      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
+        return "an argument of a body has the type of the operand";
     }
     return {};
   }
@@ -9657,8 +9881,12 @@ namespace build {
 /// Random numbers shaped like `like`, of its element type; see RandomDraw for what a node says.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
-  return like.make({.op = Op::random, .dtype = like.dtype(), .rank = like.node().rank, .unit = like.node().unit,
-                    .labels = draw.pack(), .value = static_cast<double>(draw.stream)},
+  return like.make({.op = Op::random,
+                    .dtype = like.dtype(),
+                    .rank = like.node().rank,
+                    .unit = like.node().unit,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
                    {shape.id, cast(key, DType::f64).id});
 }
 
@@ -9666,25 +9894,21 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 namespace detail {
 
-template <class A>
-inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
 
-template <Distribution Kind, std::uint32_t Stream>
-struct RandomTag {
-  template <class Like, class Key>
-  struct result : Like {
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
     static_assert(draws_v<Like>, "tessera: random numbers are drawn for float and double tensors");
-    static_assert(std::is_same_v<typename Key::type, Number>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    static_assert(std::is_same_v<typename Key::type, Number>,
+                  "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     return build::random(like.at(context.source), key, {Kind, Stream});
   }
 };
 
-template <std::uint32_t Stream>
-struct DropoutTag {
-  template <class X, class Rate, class Key>
-  struct result : X {
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
     static_assert(draws_v<X>, "tessera: dropout takes float and double tensors");
     static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
@@ -9701,10 +9925,10 @@ struct DropoutTag {
 
 }  // namespace detail
 
-/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on the
-/// key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must differ
-/// differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own.
-/// No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on
+/// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
+/// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
+/// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);
@@ -9757,17 +9981,18 @@ struct UnitOperand {
 
 struct Unit {
   UnitKind kind = UnitKind::fused;
-  std::int32_t root = -1;         ///< the node; of a fused unit, its last member
-  std::int32_t space = -1;        ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
-  std::int32_t kernel = -1;       ///< of a fused unit: its kernel in the program's table
-  std::int32_t addend = -1;       ///< of a contraction: a value of the result's shape that it is added to, its last input
-  std::int32_t first_input = 0, input_count = 0;    ///< values read, in the list of operands
-  std::int32_t first_output = 0, output_count = 0;  ///< values made; of a repeat, its projections by output
+  std::int32_t root = -1;  ///< the node; of a fused unit, its last member
+  std::int32_t space =
+      -1;  ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
+  std::int32_t kernel = -1;  ///< of a fused unit: its kernel in the program's table
+  std::int32_t addend = -1;  ///< of a contraction: a value of the result's shape that it is added to, its last input
+  std::int32_t first_input = 0, input_count = 0;      ///< values read, in the list of operands
+  std::int32_t first_output = 0, output_count = 0;    ///< values made; of a repeat, its projections by output
   std::int32_t first_member = 0, member_count = 0;    ///< nodes of a fused unit, in the list of members
   std::int32_t first_uniform = 0, uniform_count = 0;  ///< host scalars that its kernel takes, in the same list
-  std::uint8_t rank = 0;          ///< of the iteration space
-  std::uint8_t phases = 1;        ///< passes over a row; with more than one, the row dim is reduced between them
-  std::uint8_t phase_reduces = 0; ///< reductions along the row whose results later passes read
+  std::uint8_t rank = 0;                              ///< of the iteration space
+  std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
+  std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
 };
 
 /// The units of one graph, in an order in which they can run.
@@ -10062,8 +10287,8 @@ struct PlanStep {
   std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
-  std::vector<CollectiveInfo> collectives;    ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                     ///< of a repeat: its graph
+  std::vector<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
+  std::int32_t body = -1;                   ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -10347,8 +10572,8 @@ struct Instr {
 
 /// How one output of a fused kernel is written.
 enum class StoreKind : std::uint8_t {
-  element,     ///< every element, in the pass of its phase
-  row,         ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
+  element,  ///< every element, in the pass of its phase
+  row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
   /// Reduced with `op` into the output view, which repeats along the reduced dims (stride 0). A value at row or uniform
   /// level counts once a row, unless `along_row`.
   accumulate,
@@ -10356,9 +10581,9 @@ enum class StoreKind : std::uint8_t {
 
 struct Store {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;              ///< of an accumulation: sum, max, min
-  bool along_row = false;       ///< of an accumulation: the row dim is among the reduced ones
-  std::uint8_t instr = 0;       ///< the value stored
+  Op op = Op::sum;         ///< of an accumulation: sum, max, min
+  bool along_row = false;  ///< of an accumulation: the row dim is among the reduced ones
+  std::uint8_t instr = 0;  ///< the value stored
   DType dtype = DType::f32;
   friend constexpr bool operator==(const Store&, const Store&) = default;
 };
@@ -10408,9 +10633,9 @@ struct FusedCall {
   const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
   const double* uniforms = nullptr;
   /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
-  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in order,
-  /// indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is completed across
-  /// shards between passes.
+  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in
+  /// order, indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is
+  /// completed across shards between passes.
   int phase_begin = 0, phase_end = 1;
   double* row_values = nullptr;
   std::int64_t row_values_stride = 0;  ///< between reduces
@@ -10508,13 +10733,16 @@ class DimClasses {
         if (dims.dims[d].size() != 1) continue;
         const auto f = static_cast<std::size_t>(dims.dims[d][0]);
         if (rule.kinds[f] == FactorKind::replicate) continue;  // slice, pad, concat: the dim changes its extent
-        if (first[f] < 0) first[f] = slot(owner, d);
-        else unify(first[f], slot(owner, d));
+        if (first[f] < 0)
+          first[f] = slot(owner, d);
+        else
+          unify(first[f], slot(owner, d));
       }
     };
     visit(rule.result, id);
     for (int i = 0; i < node.arity; ++i)
-      if (const int operand = graph_.operand(id, i); operand >= 0) visit(rule.operands[static_cast<std::size_t>(i)], operand);
+      if (const int operand = graph_.operand(id, i); operand >= 0)
+        visit(rule.operands[static_cast<std::size_t>(i)], operand);
   }
 };
 
@@ -10602,9 +10830,7 @@ class Grouper {
   /// Of an add: the einsum that it absorbs, or -1.
   constexpr int addition(int id) const { return at(id).addition; }
   /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const {
-    return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0;
-  }
+  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0; }
   constexpr bool leaves_group(int id) const {
     if (at(id).is_output) return true;
     for (std::int32_t r = at(id).first_reader; r < at(id).last_reader; ++r)
@@ -10633,7 +10859,7 @@ class Grouper {
   Growable<Place> places_;
   Growable<Group> groups_;
   int group_count_ = 0;
-  std::size_t words_;             // of a set of groups
+  std::size_t words_;              // of a set of groups
   Growable<std::uint64_t> reach_;  // groups that a group depends on, one bit each
   Growable<std::uint64_t> alive_;
   Growable<std::int32_t> reads_, readers_, order_;
@@ -10735,7 +10961,8 @@ class Grouper {
     Group& made = groups_.data()[g];
     made.first = made.last = id;
     made.count = 1;
-    made.fused = own.addition < 0 && (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
+    made.fused = own.addition < 0 &&
+                 (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
     made.space = own.space;
     alive_.data()[g / 64] |= std::uint64_t{1} << (g % 64);
     if (made.fused && own.kind == OpKind::reduction) {
@@ -10761,8 +10988,9 @@ class Grouper {
     }
   }
 
-  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing that
-  /// this node does not, and nobody has read it yet or both read the same: no path leads out of the group and back.
+  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
+  /// that this node does not, and nobody has read it yet or both read the same: no path leads out of the group and
+  /// back.
   constexpr int group_to_join(int id) const {
     const Node& node = graph_.nodes[id];
     const OpRow& row = row_of(node.op);
@@ -10823,7 +11051,9 @@ class Grouper {
       for (std::uint64_t left = bits[w] & alive_.data()[w] & ~(a / 64 == w ? std::uint64_t{1} << (a % 64) : 0) &
                                 ~(b / 64 == w ? std::uint64_t{1} << (b % 64) : 0);
            left != 0; left &= left - 1)
-        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >> (b % 64) & 1) != 0)
+        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >>
+                 (b % 64) &
+             1) != 0)
           return true;
     return false;
   }
@@ -10832,7 +11062,8 @@ class Grouper {
     if (!groups_.data()[b].has_reduced) return false;
     for (std::int32_t id = groups_.data()[a].first; id >= 0; id = at(id).next)
       for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced) return true;
+        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced)
+          return true;
     return false;
   }
   constexpr bool all_elements(const Group& group) const {
@@ -10841,8 +11072,9 @@ class Grouper {
     return true;
   }
   static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
-    return outer.space.has_row(inner.space) ? SpaceForm::row
-           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed : SpaceForm::element;
+    return outer.space.has_row(inner.space)            ? SpaceForm::row
+           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
+                                                       : SpaceForm::element;
   }
   /// The space that two groups share when the members of the smaller are at most one value a row; rank -1 when none.
   constexpr Space joint_space(const Group& a, const Group& b, SpaceForm& a_form, SpaceForm& b_form) const {
@@ -11069,8 +11301,10 @@ class UnitWriter {
     for (std::int32_t g : groups_.order()) {
       const Grouper::Group& group = groups_.group(g);
       Unit unit;
-      if (group.fused) write_fused(unit, group);
-      else write_single(unit, group);
+      if (group.fused)
+        write_fused(unit, group);
+      else
+        write_single(unit, group);
       made_.units.push_back(unit);
     }
     return std::move(made_);
@@ -11093,7 +11327,8 @@ class UnitWriter {
     for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id)) {
       made_.members.push_back(id);
       // Any member of the whole space gives its shape; a reduction's operand does too.
-      if (groups_.form_of(id) == SpaceForm::element) unit.space = id;
+      if (groups_.form_of(id) == SpaceForm::element)
+        unit.space = id;
       else if (unit.space < 0 && groups_.kind(id) == OpKind::reduction &&
                groups_.space_of(graph_.operand(id, 0)) == group.space)
         unit.space = graph_.operand(id, 0);
@@ -11118,7 +11353,8 @@ class UnitWriter {
       if (!groups_.reads(id, i) || groups_.group_of(operand) == groups_.group_of(id)) continue;
       bool known = false;
       if (groups_.is_host(operand)) {
-        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k) known = known || made_.members.data()[k] == operand;
+        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k)
+          known = known || made_.members.data()[k] == operand;
         if (!known) made_.members.push_back(operand);
         continue;
       }
@@ -11135,7 +11371,8 @@ class UnitWriter {
   }
 
   constexpr UnitOperand fused_output(const Grouper::Group& group, std::int32_t id) const {
-    if (groups_.kind(id) != OpKind::reduction) return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
+    if (groups_.kind(id) != OpKind::reduction)
+      return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
     const Reduced reduced = Reduced::of(graph_[id]);
     const int operand = graph_.operand(id, 0);
     UnitOperand made;
@@ -11163,13 +11400,27 @@ class UnitWriter {
     const int id = group.last;
     unit.root = unit.space = id;
     switch (groups_.kind(id)) {
-      case OpKind::layout: unit.kind = UnitKind::layout; break;
-      case OpKind::indexed: unit.kind = UnitKind::indexed; break;
-      case OpKind::random: unit.kind = UnitKind::random; break;
-      case OpKind::constraint: unit.kind = UnitKind::constraint; break;
-      case OpKind::attention: unit.kind = UnitKind::attention; break;
-      case OpKind::control: unit.kind = UnitKind::repeat; break;
-      default: unit.kind = UnitKind::contraction; break;
+      case OpKind::layout:
+        unit.kind = UnitKind::layout;
+        break;
+      case OpKind::indexed:
+        unit.kind = UnitKind::indexed;
+        break;
+      case OpKind::random:
+        unit.kind = UnitKind::random;
+        break;
+      case OpKind::constraint:
+        unit.kind = UnitKind::constraint;
+        break;
+      case OpKind::attention:
+        unit.kind = UnitKind::attention;
+        break;
+      case OpKind::control:
+        unit.kind = UnitKind::repeat;
+        break;
+      default:
+        unit.kind = UnitKind::contraction;
+        break;
     }
     int rule_node = id;
     if (const int product = groups_.addition(id); product >= 0) {
@@ -11186,9 +11437,12 @@ class UnitWriter {
     if (unit.addend >= 0) add_operand({.node = unit.addend});
     unit.input_count = operand_count() - unit.first_input;
     unit.first_output = operand_count();
-    if (unit.kind == UnitKind::repeat) list_projections(id);
-    else if (group.count == 1) add_operand({.node = id});
-    else list_results(group);
+    if (unit.kind == UnitKind::repeat)
+      list_projections(id);
+    else if (group.count == 1)
+      add_operand({.node = id});
+    else
+      list_results(group);
     unit.output_count = operand_count() - unit.first_output;
   }
 
@@ -11202,7 +11456,8 @@ class UnitWriter {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
       if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
-      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k) add_operand({.operand = static_cast<std::int8_t>(k)});
+      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k)
+        add_operand({.operand = static_cast<std::int8_t>(k)});
       made_.operands.data()[first + dim_of(graph_[p])].node = p;
     }
   }
@@ -11236,8 +11491,7 @@ class FusedWriter {
 
  public:
   constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
-      : graph_(graph), units_(units), u_(u), unit_(units[u]) {
-  }
+      : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
 
   constexpr Fused write() {
     fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
@@ -11296,7 +11550,9 @@ class FusedWriter {
     for (int k = 0; k < unit_.uniform_count; ++k)
       if (units_.members[unit_.first_uniform + k] == operand) {
         if (uniform_of_[k] < 0)
-          uniform_of_[k] = add({.kind = InstrKind::uniform, .dtype = graph_[operand].dtype, .level = Level::uniform,
+          uniform_of_[k] = add({.kind = InstrKind::uniform,
+                                .dtype = graph_[operand].dtype,
+                                .level = Level::uniform,
                                 .a = static_cast<std::uint8_t>(k)});
         return uniform_of_[k];
       }
@@ -11304,8 +11560,10 @@ class FusedWriter {
     for (int i = 0; i < unit_.input_count; ++i) {
       if (!same_operand(units_.input(u_, i), wanted)) continue;
       if (load_of_[i] < 0)
-        load_of_[i] = add({.kind = InstrKind::load, .dtype = graph_[operand].dtype,
-                           .level = fused_.input_in_row[i] ? Level::element : Level::row, .a = static_cast<std::uint8_t>(i)});
+        load_of_[i] = add({.kind = InstrKind::load,
+                           .dtype = graph_[operand].dtype,
+                           .level = fused_.input_in_row[i] ? Level::element : Level::row,
+                           .a = static_cast<std::uint8_t>(i)});
       return load_of_[i];
     }
     fail(errc::graph_invalid, "[group] operand: a fused node reads a value that its unit does not list");
@@ -11321,7 +11579,9 @@ class FusedWriter {
     const int id = member(m);
     const Node& node = graph_[id];
     const OpKind kind = row_of(node.op).kind;
-    Instr instr{.kind = InstrKind::compute, .op = node.op, .dtype = node.dtype,
+    Instr instr{.kind = InstrKind::compute,
+                .op = node.op,
+                .dtype = node.dtype,
                 .level = form(id) == SpaceForm::element ? Level::element : Level::row};
     if (kind == OpKind::index) {
       int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
@@ -11415,7 +11675,8 @@ struct ProgramUnits {
         if (units.units[u].kind != UnitKind::fused) continue;
         const Fused fused = lower_fused(views[g], units.view(), static_cast<int>(u));
         int kernel = 0;
-        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused)) ++kernel;
+        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused))
+          ++kernel;
         if (kernel == static_cast<int>(kernels.size())) kernels.push_back(fused);
         units.units[u].kernel = kernel;
         units.units[u].phases = fused.phases;
@@ -11436,8 +11697,7 @@ struct ProgramUnits {
 };
 
 /// The units of a program as constants.
-template <UnitsSize Size>
-struct FrozenUnits {
+template <UnitsSize Size> struct FrozenUnits {
   Unit units[static_cast<std::size_t>(Size.units) + 1]{};
   UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
@@ -11449,7 +11709,8 @@ struct FrozenUnits {
   UnitsSize used{};
 
   constexpr explicit FrozenUnits(const ProgramUnits& made) : used(made.size()) {
-    if (used.kernels > Size.kernels) fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
+    if (used.kernels > Size.kernels)
+      fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
     for (int g = 0; g < Size.graphs; ++g) {
       const Units& from = made.graphs[static_cast<std::size_t>(g)];
       int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
@@ -11463,8 +11724,7 @@ struct FrozenUnits {
     for (int k = 0; k < used.kernels; ++k) kernels[k] = made.kernels[static_cast<std::size_t>(k)];
   }
   /// The same without the room that was not needed.
-  template <UnitsSize Larger>
-  constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
+  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
     for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
     for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
     for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
@@ -11476,7 +11736,8 @@ struct FrozenUnits {
     }
   }
   constexpr UnitsView graph(int g) const {
-    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g], members + member_begin[g]};
+    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g],
+            members + member_begin[g]};
   }
 };
 
@@ -11491,10 +11752,9 @@ struct FrozenUnits {
 
 namespace tessera {
 
-/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the work
-/// of one evaluation.
-template <class Traced>
-struct TracedUnits {
+/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the
+/// work of one evaluation.
+template <class Traced> struct TracedUnits {
   static constexpr int graph_count = static_cast<int>(Traced::graphs.size());
   static constexpr FrozenUnits<UnitsSize::bound(Traced::graphs.data(), graph_count)> roomy{
       ProgramUnits(Traced::graphs.data(), graph_count)};
@@ -12996,10 +13256,10 @@ namespace tessera {
 /// nothing larger of it: the reduction then happens further down, where several may have become one.
 class Flow {
  public:
-  std::vector<FactorAxes> factors;      ///< by unit
-  std::vector<Sharding> produced;       ///< by node: as the unit that makes it leaves it
-  std::vector<std::uint16_t> deferred;  ///< by node: axes over which its reader takes it unreduced
-  std::vector<PartList> parts;          ///< by node: which parts of a partial value there are
+  std::vector<FactorAxes> factors;        ///< by unit
+  std::vector<Sharding> produced;         ///< by node: as the unit that makes it leaves it
+  std::vector<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
+  std::vector<PartList> parts;            ///< by node: which parts of a partial value there are
   std::vector<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
 
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
@@ -13335,7 +13595,8 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     using namespace rows::attention_factor;
     const std::int64_t scores = extent(batch) * extent(heads) * extent(queries) * extent(keys);
     const bool backward = graph[unit.root].op == Op::attention_grad;
-    const std::int64_t each = backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    const std::int64_t each =
+        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
     return AttentionForm::of_node(graph[unit.root]).causal ? scores * each / 2 : scores * each;
   }
   // A scatter works on the rows that it reads, not on the table that it fills.
@@ -13420,21 +13681,11 @@ class GraphPlanner {
                          const std::vector<GraphShapes>& found, const ShardingSolver& solver,
                          const PlanOptions& options, int g, const OutputRequest* requests,
                          std::vector<GraphPlan>& plans)
-      : program_(program),
-        all_units_(units),
-        mesh_(mesh),
-        all_found_(found),
-        solver_(solver),
-        options_(options),
-        requests_(requests),
-        plans_(plans),
-        graph_(program.graphs[g]),
-        units_(units[g]),
-        found_(found[size(g)]),
-        values_(solver.values[size(g)]),
-        host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]),
-        g_(g) {}
+      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
+        requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
+        values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]), g_(g) {
+  }
 
   constexpr GraphPlan plan() {
     versions_.assign(size(graph_.size), {});
@@ -13480,10 +13731,10 @@ class GraphPlanner {
   Flow flow_;
   int g_;
   GraphPlan made_;
-  std::vector<std::vector<std::int32_t>> versions_;   // by node: its values
-  std::vector<std::int32_t> required_;                // by node: the first output that it is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;     // by node: units that read it
-  std::vector<Shape> strides_;                        // by value: of the first shard
+  std::vector<std::vector<std::int32_t>> versions_;  // by node: its values
+  std::vector<std::int32_t> required_;               // by node: the first output that it is, or -1
+  Growable<std::int32_t> reader_begin_, readers_;    // by node: units that read it
+  std::vector<Shape> strides_;                       // by value: of the first shard
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
@@ -14005,7 +14256,8 @@ constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves,
   using Trace = Traced<F, Args...>;
   constexpr ProgramView program = Trace::program();
   if (static_cast<int>(leaves.size()) != program.argument_count)
-    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ", program.argument_count);
+    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ",
+         program.argument_count);
   std::vector<ArgumentInfo> arguments;
   arguments.reserve(leaves.size());
   for (const Abstract& leaf : leaves) {
@@ -14020,7 +14272,8 @@ constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves,
     info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
     arguments.push_back(info);
   }
-  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(), static_cast<int>(arguments.size()), options);
+  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(),
+                   static_cast<int>(arguments.size()), options);
 }
 
 /// The same from a function object.
@@ -14750,12 +15003,7 @@ class WindowWalk {
  public:
   WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
              std::uint64_t reads, std::uint64_t writes, int granularity)
-      : rows_(rows),
-        sizes_(sizes),
-        offsets_(offsets),
-        buffer_(buffer),
-        reads_(reads),
-        writes_(writes),
+      : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
         granularity_(granularity) {}
 
   /// Opens the window at `begin`, at most up to `end`. A rest smaller than the granularity is a window of its own.
@@ -15700,49 +15948,13 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/scratch.hpp
+// ---- tessera/kernels/fused_instructions.hpp
 
-#ifndef TESSERA_KERNELS_SCRATCH_HPP
-#define TESSERA_KERNELS_SCRATCH_HPP
+#ifndef TESSERA_KERNELS_FUSED_INSTRUCTIONS_HPP
+#define TESSERA_KERNELS_FUSED_INSTRUCTIONS_HPP
 
-namespace tessera::kernels {
-
-/// Who uses a scratch buffer. Two buffers that are alive together have two names.
-enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention };
-
-/// Raw memory that only grows.
-struct ScratchBuffer {
-  static constexpr std::align_val_t alignment{64};
-  struct Free {
-    void operator()(std::byte* block) const noexcept { ::operator delete[](block, alignment); }
-  };
-  std::unique_ptr<std::byte, Free> bytes;
-  std::size_t size = 0;
-};
-
-/// Uninitialised room for `count` elements, aligned to a cache line, owned by the calling thread and valid until its
-/// next request under the same name. It only grows, so that kernels allocate nothing once warm.
-template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
-  thread_local ScratchBuffer buffer;
-  if (const std::size_t size = count * sizeof(T); size > buffer.size) {
-    buffer = {};
-    buffer.bytes.reset(static_cast<std::byte*>(::operator new[](size, ScratchBuffer::alignment)));
-    buffer.size = size;
-  }
-  return reinterpret_cast<T*>(buffer.bytes.get());
-}
-
-}  // namespace tessera::kernels
-
-#endif
-
-// ---- tessera/kernels/fused_kernel.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_KERNEL_HPP
-#define TESSERA_KERNELS_FUSED_KERNEL_HPP
-
-// One fused kernel: a constexpr program turned into straight-line vector code. Steps of all kernels are instances of a
-// few templates over (kind, op, dtype), so an instruction costs an inlined call and no instantiation of its own.
+// What the steps of fused kernels do: instances of a few templates over (kind, op, dtype), shared by all kernels of a
+// program, so that an instruction costs an inlined call and no instantiation of its own.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -15786,8 +15998,8 @@ struct ElementPlace {
 
   template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
     const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
-    // The processor's own prefetch ends at a page, and several operands ask more of it than it has: docs/decisions/0007.
-    // An address past the end is no error, which is why it is computed as a number.
+    // The processor's own prefetch ends at a page, and several operands ask more of it than it has:
+    // docs/decisions/0007. An address past the end is no error, which is why it is computed as a number.
     __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
     return load(from);
   }
@@ -15928,6 +16140,68 @@ TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std:
   }
 }
 
+/// The first lane.
+template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
+  if constexpr (std::is_same_v<T, bool>)
+    return first_lane(convert<std::int32_t>(x)) != 0;
+  else
+    return simd::to_native<T>(x.part[0])[0];
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/scratch.hpp
+
+#ifndef TESSERA_KERNELS_SCRATCH_HPP
+#define TESSERA_KERNELS_SCRATCH_HPP
+
+namespace tessera::kernels {
+
+/// Who uses a scratch buffer. Two buffers that are alive together have two names.
+enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention };
+
+/// Raw memory that only grows.
+struct ScratchBuffer {
+  static constexpr std::align_val_t alignment{64};
+  struct Free {
+    void operator()(std::byte* block) const noexcept { ::operator delete[](block, alignment); }
+  };
+  std::unique_ptr<std::byte, Free> bytes;
+  std::size_t size = 0;
+};
+
+/// Uninitialised room for `count` elements, aligned to a cache line, owned by the calling thread and valid until its
+/// next request under the same name. It only grows, so that kernels allocate nothing once warm.
+template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
+  thread_local ScratchBuffer buffer;
+  if (const std::size_t size = count * sizeof(T); size > buffer.size) {
+    buffer = {};
+    buffer.bytes.reset(static_cast<std::byte*>(::operator new[](size, ScratchBuffer::alignment)));
+    buffer.size = size;
+  }
+  return reinterpret_cast<T*>(buffer.bytes.get());
+}
+
+}  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/kernels/fused_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_KERNEL_HPP
+
+// One fused kernel: a constexpr program turned into straight-line vector code.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
 /// What is known of kernel I of a table at compile time.
 template <const auto& Table, int I> struct Program {
   static constexpr const Fused& fused = Table[I];
@@ -15973,14 +16247,6 @@ template <const auto& Table, int I> struct Program {
   static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : FusedSchedule::registers;
   using File = Registers<file_size>;
 };
-
-/// The first lane.
-template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
-  if constexpr (std::is_same_v<T, bool>)
-    return first_lane(convert<std::int32_t>(x)) != 0;
-  else
-    return simd::to_native<T>(x.part[0])[0];
-}
 
 /// One call of one kernel. All members are inlined into `run`, whose local variables they work on.
 template <class P> struct FusedRun {
@@ -16058,8 +16324,8 @@ template <class P> struct FusedRun {
       if (exit.reduces || exit.kind != StoreKind::element) continue;
       const int operand = P::inputs + exit.slot;
       const auto at = reinterpret_cast<std::uintptr_t>(window.at[operand]);
-      aligned = aligned && rows.stride[operand] == 1 &&
-                at % (static_cast<unsigned>(width) * P::layout.sizes[operand]) == 0;
+      aligned =
+          aligned && rows.stride[operand] == 1 && at % (static_cast<unsigned>(width) * P::layout.sizes[operand]) == 0;
     }
     return aligned;
   }
@@ -16776,12 +17042,12 @@ namespace tessera::runtime {
 struct ValueLayout {
   ShardGrid grid;
   int layers = 1;
-  int first = 0;                                 ///< of its pointers in a frame
-  std::int64_t element = 4;                      ///< bytes
+  int first = 0;             ///< of its pointers in a frame
+  std::int64_t element = 4;  ///< bytes
   std::vector<Box> boxes;
-  std::vector<kernels::Strides> strides;         ///< in elements
-  std::vector<std::int64_t> offsets;             ///< in bytes, from the value's block; of a view, from the root's shard
-  std::vector<std::int32_t> root_shard;          ///< of a view: the shard of its root
+  std::vector<kernels::Strides> strides;  ///< in elements
+  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; of a view, from the root's shard
+  std::vector<std::int32_t> root_shard;   ///< of a view: the shard of its root
 
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
@@ -16792,12 +17058,11 @@ struct Frame {
   std::vector<char*> pointers;
   std::vector<double> numbers;  ///< by node
   char* arena = nullptr;
-  char* scratch = nullptr;      ///< of the running step alone
-  Frame* frames = nullptr;      ///< of all graphs of the program
-  int layer = -1;               ///< that the body of a repeat runs for
+  char* scratch = nullptr;  ///< of the running step alone
+  Frame* frames = nullptr;  ///< of all graphs of the program
+  int layer = -1;           ///< that the body of a repeat runs for
 
-  template <class T = char>
-  T* at(const ValueLayout& layout, int shard) const {
+  template <class T = char> T* at(const ValueLayout& layout, int shard) const {
     return reinterpret_cast<T*>(pointers[static_cast<std::size_t>(layout.first + shard)]);
   }
 };
@@ -16876,7 +17141,8 @@ class FrameLayout {
     values_.push_back(layout);
   }
 
-  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at, int layer) {
+  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at,
+                      int layer) {
     const PlanValue& root = plan_.values[static_cast<std::size_t>(value.view_of)];
     const ValueLayout& of = values_[static_cast<std::size_t>(value.view_of)];
     const int shard = of.index(at, root.stacked ? layer : 0);
@@ -16893,7 +17159,8 @@ class FrameLayout {
     std::int64_t offset = 0;
     if (node.op == Op::slice) {
       const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start = static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
+      const auto start =
+          static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
       offset = start * from[dim] * layout.element;
     }
     (void)box;
@@ -16951,7 +17218,8 @@ class FrameLayout {
         if (f.out_dim[p] != d) continue;
         const auto factor = static_cast<std::size_t>(f.order[p]);
         if (factors[factor] == 1) continue;
-        if (expected < 0) out[static_cast<std::size_t>(d)] = strides[factor];
+        if (expected < 0)
+          out[static_cast<std::size_t>(d)] = strides[factor];
         else if (strides[factor] != expected)
           fail(errc::graph_invalid, "[rearrange] view: merged dims are not neighbours in memory");
         expected = strides[factor] * factors[factor];
@@ -16995,7 +17263,8 @@ class WorkGrid {
 
 /// Writes a host scalar as a tensor of rank 0.
 inline void write_number(DType dtype, void* to, double number) {
-  dispatch(dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
+  dispatch(
+      dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
 }
 
 /// What is done to each box of a value while it is still in the cache of who made it.
@@ -19005,98 +19274,25 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/fused_step.hpp
+// ---- tessera/runtime/fused_places.hpp
 
-#ifndef TESSERA_RUNTIME_FUSED_STEP_HPP
-#define TESSERA_RUNTIME_FUSED_STEP_HPP
+#ifndef TESSERA_RUNTIME_FUSED_PLACES_HPP
+#define TESSERA_RUNTIME_FUSED_PLACES_HPP
 
 namespace tessera::runtime {
 
-/// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
-///
-/// Results that are reduced over rows are accumulated by each tile on its own, and the parts added in the order of the
-/// tiles: the sum does not depend on who ran what. A reduction along a row that is itself sharded is completed across
-/// shards between passes.
-class FusedStep final : public PreparedStep, public Epilogue {
- public:
-  FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
-      : layout_(c.layout), fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank),
-        work_(c.layout, c.step) {
-    const Unit& unit = c.units[c.step.unit];
-    for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
-    make_places(c.units, c.step);
-    make_tiles();
-  }
-
-  std::int64_t scratch_bytes() const override { return scratch_; }
-
-  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
-  /// space's, which is stored where it is made.
-  bool works_on_boxes() const {
-    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(places_.size()) == work_.count();
-    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
-    for (const Place& place : places_)
-      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
-    return alone;
-  }
-
-  void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
-    double uniforms[64];
-    read_uniforms(frame, uniforms);
-    const Place& place = places_[static_cast<std::size_t>(w)];
-    FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
-    auto shift = [&](FusedView& view, const FusedView& whole, char* data, std::int64_t element) {
-      view = whole;
-      std::int64_t offset = begin[begin.size() - 1] * whole.row_stride;
-      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * whole.outer_stride[d];
-      view.data = data + reinterpret_cast<std::intptr_t>(whole.data) + offset * element;
-    };
-    for (std::size_t i = 0; i < place.inputs.size(); ++i)
-      shift(inputs[i], place.whole_inputs[i], frame.pointers[static_cast<std::size_t>(place.input_at[i])],
-            static_cast<std::int64_t>(size_of(fused_.inputs[i])));
-    for (std::size_t o = 0; o < place.outputs.size(); ++o)
-      shift(outputs[o], place.whole_outputs[o], frame.pointers[static_cast<std::size_t>(place.output_at[o])],
-            static_cast<std::int64_t>(size_of(fused_.stores[o].dtype)));
-    FusedCall call = place.call;
-    call.outer_rank = rank_ - 1;
-    call.row_end = 1;
-    for (int d = 0; d < rank_; ++d) call.global_offset[d] += begin[static_cast<std::size_t>(d)];
-    for (int d = 0; d + 1 < rank_; ++d) {
-      call.outer_extent[d] = extent[static_cast<std::size_t>(d)];
-      call.row_end *= call.outer_extent[d];
-    }
-    call.row_begin = call.inner_begin = 0;
-    call.inner_end = extent[extent.size() - 1];
-    call.inputs = inputs;
-    call.outputs = outputs;
-    call.uniforms = uniforms;
-    kernel_(call);
-  }
-
-  void run(Frame& frame) const override {
-    double uniforms[64];
-    read_uniforms(frame, uniforms);
-    if (!split_phases_) {
-      run_phases(frame, uniforms, 0, fused_.phases);
-    } else {
-      for (int p = 0; p < fused_.phases; ++p) {
-        run_phases(frame, uniforms, p, p + 1);
-        if (p + 1 < fused_.phases) complete_rows(frame, p + 1);
-      }
-    }
-    combine(frame);
-  }
-
- private:
+/// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
+/// that tiles accumulate each on its own.
+struct FusedPlaces {
   /// A kernel call on one shard of the space, and where its operands are.
   struct Place {
     FusedCall call;
     std::int64_t inner = 1, rows = 1;
-    std::vector<FusedView> inputs, outputs;            // strides; data is the byte offset from the shard's pointer
+    std::vector<FusedView> inputs, outputs;              // strides; data is the byte offset from the shard's pointer
     std::vector<FusedView> whole_inputs, whole_outputs;  // the same before neighbouring dims were merged
-    std::vector<std::int32_t> input_at, output_at;     // pointers in the frame; -1: not stored here
-    std::int64_t row_values = 0;                       // offset in scratch
-    std::int64_t unstored = 0, unstored_bytes = 0;     // scratch for results that another place stores
+    std::vector<std::int32_t> input_at, output_at;       // pointers in the frame; -1: not stored here
+    std::int64_t row_values = 0;                         // offset in scratch
+    std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
     int first_tile = 0, tiles = 0;
     bool idle = false;  ///< nothing is made here
   };
@@ -19113,34 +19309,36 @@ class FusedStep final : public PreparedStep, public Epilogue {
     std::int64_t elements, offset;
   };
 
+  WorkGrid work;
+  std::vector<Place> places;
+  std::vector<Tile> tiles;
+  std::vector<Sum> sums;
+  std::int64_t scratch_bytes = 0;
+  int reduces = 0;             ///< reductions along the row
+  bool accumulates = false;    ///< some result is reduced over rows
+  bool split_phases = false;   ///< rows are sharded, and completed across shards between passes
+  std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
+  double tile_cost = 0;        ///< elements of the largest tile
+  bool past_caches = false;
+
+  FusedPlaces(const StepContext& c, const Fused& fused)
+      : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
+    make_places(c.units, c.step);
+    make_tiles();
+  }
+
+ private:
   const FrameLayout& layout_;
   const Fused& fused_;
-  FusedKernel kernel_;
-  kernels::ReduceFunction reduce_;
   int rank_;
-  WorkGrid work_;
-  std::vector<std::int32_t> uniforms_;
-  std::vector<Place> places_;
-  std::vector<Tile> tiles_;
-  std::vector<Sum> sums_;
-  std::int64_t scratch_ = 0;
-  int reduces_ = 0;
-  bool accumulates_ = false, split_phases_ = false;
-  std::uint16_t row_axes_ = 0;
-  double tile_cost_ = 0;
-  bool past_caches_ = false;
 
   /// Bytes of results from which on they are written past the caches, unless they replace what is read: so much would
   /// not be there any more when the next step comes to it, and is then better not fetched before it is written over.
   static constexpr std::int64_t past_caches_from = std::int64_t{32} << 20;
 
-  /// A number that does not count where it is added.
-  static constexpr double zero = 0;
-
-  void read_uniforms(const Frame& frame, double* to) const {
-    for (std::size_t k = 0; k < uniforms_.size(); ++k) to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])];
+  static std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + block_alignment - 1) / block_alignment * block_alignment;
   }
-  static std::int64_t aligned(std::int64_t bytes) { return (bytes + block_alignment - 1) / block_alignment * block_alignment; }
 
   void make_places(const UnitsView& units, const PlanStep& step) {
     const Unit& unit = units[step.unit];
@@ -19149,11 +19347,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
     Sharding sharding = replicated(rank_);
     for (int d = 0; d < rank_ && d < static_cast<int>(step.factors.size()); ++d)
       sharding.dims[d] = step.factors[static_cast<std::size_t>(d)];
-    for (int i = 0; i < fused_.instr_count; ++i) reduces_ += fused_.instrs[i].kind == InstrKind::reduce ? 1 : 0;
-    for (int s = 0; s < fused_.store_count; ++s) accumulates_ = accumulates_ || fused_.stores[s].kind == StoreKind::accumulate;
+    for (int i = 0; i < fused_.instr_count; ++i) reduces += fused_.instrs[i].kind == InstrKind::reduce ? 1 : 0;
+    for (int s = 0; s < fused_.store_count; ++s)
+      accumulates = accumulates || fused_.stores[s].kind == StoreKind::accumulate;
     if (rank_ > 0)
-      for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes_ = static_cast<std::uint16_t>(row_axes_ | 1u << axis);
-    split_phases_ = row_axes_ != 0 && fused_.phases > 1;
+      for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
+    split_phases = row_axes != 0 && fused_.phases > 1;
 
     int layer_dim = -1, layers = 1;
     auto find_layers = [&](int value, const UnitOperand& operand) {
@@ -19164,17 +19363,18 @@ class FusedStep final : public PreparedStep, public Epilogue {
           layers = layout_[value].layers;
         }
     };
-    for (int i = 0; i < unit.input_count; ++i) find_layers(step.inputs[static_cast<std::size_t>(i)], units.input(step.unit, i));
+    for (int i = 0; i < unit.input_count; ++i)
+      find_layers(step.inputs[static_cast<std::size_t>(i)], units.input(step.unit, i));
     for (int o = 0; o < unit.output_count; ++o)
       if (step.outputs[static_cast<std::size_t>(o)] >= 0)
         find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
 
-    if (split_phases_ && layers > 1)
+    if (split_phases && layers > 1)
       fail(errc::unsupported, "[fused] stacked rows: a sharded row of a stacked value is reduced outside its Stack");
     const bool has_index = uses_index();
-    for (int w = 0; w < work_.count(); ++w)
+    for (int w = 0; w < work.count(); ++w)
       for (int l = 0; l < layers; ++l) {
-        const Coordinates at = work_.coordinates(w);
+        const Coordinates at = work.coordinates(w);
         Box box = shard_box(space, sharding, layout_.mesh(), at);
         if (layer_dim >= 0) {
           box.begin[static_cast<std::size_t>(layer_dim)] = l;
@@ -19197,7 +19397,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
           add_operand(place.outputs, place.output_at, value, units.output(step.unit, o), box, at, l);
           const ValueLayout& own = layout_[value];
           const auto shard = static_cast<std::size_t>(place.output_at.back() - own.first);
-          if (work_.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
+          if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
             makes = makes || volume(extents(own.boxes[shard])) > 0;
           } else {
             place.output_at.back() = -1;
@@ -19207,25 +19407,25 @@ class FusedStep final : public PreparedStep, public Epilogue {
           }
         }
         // Other places of a row that is split need what this one finds out about its part.
-        place.idle = !makes && (lacks_input || !split_phases_ || volume(local) == 0);
+        place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
         if (place.idle) place.unstored_bytes = 0;
-        if (fused_.phases == 1 && !accumulates_) {
+        if (fused_.phases == 1 && !accumulates) {
           place.whole_inputs = place.inputs;
           place.whole_outputs = place.outputs;
         }
         // An empty shard may have any strides: dims must not seem to be neighbours by them.
         set_extents(place, local, !has_index && volume(local) > 0);
-        places_.push_back(std::move(place));
+        places.push_back(std::move(place));
       }
     std::int64_t written = 0;
     for (int s = 0; s < fused_.store_count; ++s)
       if (fused_.stores[s].kind == StoreKind::element)
         written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
-    past_caches_ = written >= past_caches_from;
+    past_caches = written >= past_caches_from;
   }
 
-  void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value, const UnitOperand& operand,
-                   const Box& box, const Coordinates& at, int layer) const {
+  void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value,
+                   const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
     const ValueLayout& layout = layout_[value];
     const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
     const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
@@ -19238,8 +19438,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
         stride = strides[static_cast<std::size_t>(dim)];
         offset += (box.begin[static_cast<std::size_t>(d)] - own.begin[static_cast<std::size_t>(dim)]) * stride;
       }
-      if (d + 1 < rank_) view.outer_stride[d] = stride;
-      else view.row_stride = stride;
+      if (d + 1 < rank_)
+        view.outer_stride[d] = stride;
+      else
+        view.row_stride = stride;
     }
     view.data = reinterpret_cast<void*>(offset * layout.element);
     views.push_back(view);
@@ -19265,7 +19467,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     int rank = rank_ > 0 ? rank_ - 1 : 0;
     for (int d = 0; d < rank; ++d) outer[d] = local[static_cast<std::size_t>(d)];
     place.inner = rank_ > 0 ? local[static_cast<std::size_t>(rank_ - 1)] : 1;
-    bool row_free = reduces_ == 0;
+    bool row_free = reduces == 0;
     for (int s = 0; s < fused_.store_count; ++s) row_free = row_free && fused_.stores[s].kind != StoreKind::row;
     auto each_view = [&](auto&& f) {
       bool all = true;
@@ -19298,10 +19500,15 @@ class FusedStep final : public PreparedStep, public Epilogue {
           varies = varies || (!fused_.input_in_row[i] && place.inputs[i].outer_stride[d] != 0 && outer[d] != 1);
         // Nor must a result that is reduced along the row be kept along it, or the other way round.
         for (int k = 0; k < fused_.store_count; ++k)
-          varies = varies || (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
-                              fused_.stores[k].along_row != (place.outputs[static_cast<std::size_t>(k)].outer_stride[d] == 0));
+          varies = varies ||
+                   (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
+                    fused_.stores[k].along_row != (place.outputs[static_cast<std::size_t>(k)].outer_stride[d] == 0));
         if (varies) break;
-        if (place.inner == 1) each_view([&](FusedView& v) { v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d]; return true; });
+        if (place.inner == 1)
+          each_view([&](FusedView& v) {
+            v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d];
+            return true;
+          });
         place.inner *= outer[d];
         --rank;
       }
@@ -19316,21 +19523,21 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   void make_tiles() {
     constexpr std::int64_t tile_elements = 16384;
-    std::int64_t scratch = 0;
-    for (std::size_t p = 0; p < places_.size(); ++p) {
-      Place& place = places_[p];
-      place.first_tile = static_cast<int>(tiles_.size());
-      place.unstored = scratch;
-      scratch += place.unstored_bytes;
+    std::int64_t bytes = 0;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      Place& place = places[p];
+      place.first_tile = static_cast<int>(tiles.size());
+      place.unstored = bytes;
+      bytes += place.unstored_bytes;
       if (place.idle) continue;
-      if (split_phases_) {
-        place.row_values = scratch;
-        scratch += aligned(reduces_ * place.rows * 8);
+      if (split_phases) {
+        place.row_values = bytes;
+        bytes += aligned(reduces * place.rows * 8);
       }
       std::int64_t row_step = std::max<std::int64_t>(1, tile_elements / std::max<std::int64_t>(place.inner, 1));
       std::int64_t inner_step = place.inner;
       if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
-      if (accumulates_) {
+      if (accumulates) {
         // Each tile has results of its own; a bounded number keeps them small.
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
@@ -19339,18 +19546,20 @@ class FusedStep final : public PreparedStep, public Epilogue {
       }
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
-        for (std::int64_t inner = 0; inner == 0 || inner < place.inner; inner += inner_step)  // empty rows have results too
-          tiles_.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
-                            std::min(inner + inner_step, place.inner), 0});
-      place.tiles = static_cast<int>(tiles_.size()) - place.first_tile;
-      tile_cost_ = std::max(tile_cost_, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
-      if (accumulates_) scratch = add_sums(static_cast<int>(p), scratch);
+        for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
+             inner += inner_step)  // empty rows have results too
+          tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
+                           std::min(inner + inner_step, place.inner), 0});
+      place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
+      tile_cost =
+          std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
+      if (accumulates) bytes = add_sums(static_cast<int>(p), bytes);
     }
-    scratch_ = scratch;
+    scratch_bytes = bytes;
   }
 
   std::int64_t add_sums(int p, std::int64_t scratch) {
-    Place& place = places_[static_cast<std::size_t>(p)];
+    Place& place = places[static_cast<std::size_t>(p)];
     std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
@@ -19368,21 +19577,123 @@ class FusedStep final : public PreparedStep, public Epilogue {
           view.outer_stride[d] = elements;
           elements *= place.call.outer_extent[d];
         }
-      sums_.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
+      sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
     for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
-      tiles_[static_cast<std::size_t>(t)].scratch = scratch;
+      tiles[static_cast<std::size_t>(t)].scratch = scratch;
       scratch += bytes;
     }
     return scratch;
   }
+};
 
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/fused_step.hpp
+
+#ifndef TESSERA_RUNTIME_FUSED_STEP_HPP
+#define TESSERA_RUNTIME_FUSED_STEP_HPP
+
+namespace tessera::runtime {
+
+/// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
+///
+/// Results that are reduced over rows are accumulated by each tile on its own, and the parts added in the order of the
+/// tiles: the sum does not depend on who ran what. A reduction along a row that is itself sharded is completed across
+/// shards between passes.
+class FusedStep final : public PreparedStep, public Epilogue {
+ public:
+  FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
+      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused) {
+    const Unit& unit = c.units[c.step.unit];
+    for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+  }
+
+  std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+
+  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
+  /// space's, which is stored where it is made.
+  bool works_on_boxes() const {
+    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(where_.places.size()) == where_.work.count();
+    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
+    for (const Place& place : where_.places)
+      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
+    return alone;
+  }
+
+  void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
+    double uniforms[64];
+    read_uniforms(frame, uniforms);
+    const Place& place = where_.places[static_cast<std::size_t>(w)];
+    FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
+    auto shift = [&](FusedView& view, const FusedView& whole, char* data, std::int64_t element) {
+      view = whole;
+      std::int64_t offset = begin[begin.size() - 1] * whole.row_stride;
+      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * whole.outer_stride[d];
+      view.data = data + reinterpret_cast<std::intptr_t>(whole.data) + offset * element;
+    };
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      shift(inputs[i], place.whole_inputs[i], frame.pointers[static_cast<std::size_t>(place.input_at[i])],
+            static_cast<std::int64_t>(size_of(fused_.inputs[i])));
+    for (std::size_t o = 0; o < place.outputs.size(); ++o)
+      shift(outputs[o], place.whole_outputs[o], frame.pointers[static_cast<std::size_t>(place.output_at[o])],
+            static_cast<std::int64_t>(size_of(fused_.stores[o].dtype)));
+    FusedCall call = place.call;
+    call.outer_rank = rank_ - 1;
+    call.row_end = 1;
+    for (int d = 0; d < rank_; ++d) call.global_offset[d] += begin[static_cast<std::size_t>(d)];
+    for (int d = 0; d + 1 < rank_; ++d) {
+      call.outer_extent[d] = extent[static_cast<std::size_t>(d)];
+      call.row_end *= call.outer_extent[d];
+    }
+    call.row_begin = call.inner_begin = 0;
+    call.inner_end = extent[extent.size() - 1];
+    call.inputs = inputs;
+    call.outputs = outputs;
+    call.uniforms = uniforms;
+    kernel_(call);
+  }
+
+  void run(Frame& frame) const override {
+    double uniforms[64];
+    read_uniforms(frame, uniforms);
+    if (!where_.split_phases) {
+      run_phases(frame, uniforms, 0, fused_.phases);
+    } else {
+      for (int p = 0; p < fused_.phases; ++p) {
+        run_phases(frame, uniforms, p, p + 1);
+        if (p + 1 < fused_.phases) complete_rows(frame, p + 1);
+      }
+    }
+    combine(frame);
+  }
+
+ private:
+  const Fused& fused_;
+  FusedKernel kernel_;
+  kernels::ReduceFunction reduce_;
+  int rank_;
+  FusedPlaces where_;
+  std::vector<std::int32_t> uniforms_;
+
+  using Place = FusedPlaces::Place;
+  using Tile = FusedPlaces::Tile;
+  using Sum = FusedPlaces::Sum;
+
+  /// A number that does not count where it is added.
+  static constexpr double zero = 0;
+
+  void read_uniforms(const Frame& frame, double* to) const {
+    for (std::size_t k = 0; k < uniforms_.size(); ++k) to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])];
+  }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
-    const double cost = tile_cost_ * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
-    parallel_for(static_cast<std::int64_t>(tiles_.size()), Cost{cost}, [&](std::int64_t t) {
-      const Tile& tile = tiles_[static_cast<std::size_t>(t)];
-      const Place& place = places_[static_cast<std::size_t>(tile.place)];
+    const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
+    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, [&](std::int64_t t) {
+      const Tile& tile = where_.tiles[static_cast<std::size_t>(t)];
+      const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
       FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
       for (std::size_t i = 0; i < place.inputs.size(); ++i) {
         inputs[i] = place.inputs[i];
@@ -19390,7 +19701,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
           inputs[i].data = const_cast<double*>(&zero);
           continue;
         }
-        inputs[i].data = frame.pointers[static_cast<std::size_t>(place.input_at[i])] + reinterpret_cast<std::intptr_t>(inputs[i].data);
+        inputs[i].data = frame.pointers[static_cast<std::size_t>(place.input_at[i])] +
+                         reinterpret_cast<std::intptr_t>(inputs[i].data);
       }
       for (std::size_t o = 0; o < place.outputs.size(); ++o) {
         outputs[o] = place.outputs[o];
@@ -19398,7 +19710,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
                                                  : frame.pointers[static_cast<std::size_t>(place.output_at[o])] +
                                                        reinterpret_cast<std::intptr_t>(outputs[o].data);
       }
-      if (accumulates_) clear_private(frame, tile, outputs, begin == 0);
+      if (where_.accumulates) clear_private(frame, tile, outputs, begin == 0);
       FusedCall call = place.call;
       call.row_begin = tile.row_begin;
       call.row_end = tile.row_end;
@@ -19409,11 +19721,11 @@ class FusedStep final : public PreparedStep, public Epilogue {
       call.uniforms = uniforms;
       call.phase_begin = begin;
       call.phase_end = end;
-      if (split_phases_) {
+      if (where_.split_phases) {
         call.row_values = reinterpret_cast<double*>(frame.scratch + place.row_values);
         call.row_values_stride = place.rows;
       }
-      call.past_caches = past_caches_;
+      call.past_caches = where_.past_caches;
       for (std::size_t o = 0; o < place.outputs.size(); ++o)
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
@@ -19421,8 +19733,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     });
   }
 
-  template <class T>
-  static void fill(void* data, std::int64_t n, Op op) {
+  template <class T> static void fill(void* data, std::int64_t n, Op op) {
     T value{};
     if (op != Op::sum) {
       using Limits = std::numeric_limits<T>;
@@ -19432,12 +19743,13 @@ class FusedStep final : public PreparedStep, public Epilogue {
     std::fill_n(static_cast<T*>(data), n, value);
   }
   static void fill_identity(DType dtype, Op op, void* data, std::int64_t n) {
-    dispatch(dtype, [&]<class T>() { fill<T>(data, n, op); },
-             [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); });
+    dispatch(
+        dtype, [&]<class T>() { fill<T>(data, n, op); },
+        [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); });
   }
 
   void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
-    for (const Sum& sum : sums_) {
+    for (const Sum& sum : where_.sums) {
       if (sum.place != tile.place) continue;
       char* own = frame.scratch + tile.scratch + sum.offset;
       outputs[sum.output].data = own;
@@ -19446,26 +19758,29 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   void combine(Frame& frame) const {
-    if (sums_.empty()) return;
+    if (where_.sums.empty()) return;
     // Sums of one output over the layers of a stack belong together: they are found by their pointer.
     std::vector<kernels::StridedSource> sources;
-    std::vector<std::uint8_t> done(sums_.size(), 0);
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
-      if (done[i] || sums_[i].pointer < 0) continue;  // -1: another place stores this result
-      const Sum& sum = sums_[i];
+    std::vector<std::uint8_t> done(where_.sums.size(), 0);
+    for (std::size_t i = 0; i < where_.sums.size(); ++i) {
+      if (done[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
+      const Sum& sum = where_.sums[i];
       const Store& store = fused_.stores[sum.output];
       sources.clear();
-      for (std::size_t j = i; j < sums_.size(); ++j) {
-        if (sums_[j].pointer != sum.pointer || sums_[j].output != sum.output) continue;
+      for (std::size_t j = i; j < where_.sums.size(); ++j) {
+        if (where_.sums[j].pointer != sum.pointer || where_.sums[j].output != sum.output) continue;
         done[j] = 1;
-        const Place& place = places_[static_cast<std::size_t>(sums_[j].place)];
+        const Place& place = where_.places[static_cast<std::size_t>(where_.sums[j].place)];
         for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
-          sources.push_back({frame.scratch + tiles_[static_cast<std::size_t>(t)].scratch + sums_[j].offset, {1}});
+          sources.push_back(
+              {frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + where_.sums[j].offset, {1}});
       }
       char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
       const Shape extent{sum.elements};
-      if (sources.empty()) fill_identity(store.dtype, store.op, to, sum.elements);
-      else reduce_(store.dtype, store.op, to, {1}, sources, extent, false);
+      if (sources.empty())
+        fill_identity(store.dtype, store.op, to, sum.elements);
+      else
+        reduce_(store.dtype, store.op, to, {1}, sources, extent, false);
     }
   }
 
@@ -19476,8 +19791,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (fused_.instrs[i].kind != InstrKind::reduce) continue;
       const int r = reduce++;
       if (fused_.instrs[i].phase != phase) continue;
-      for (int w = 0; w < static_cast<int>(places_.size()); ++w) {
-        const Coordinates at = work_.coordinates(w);
+      for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
+        const Coordinates at = where_.work.coordinates(w);
         if (!first_along_row(at)) continue;
         combine_rows(frame, fused_.instrs[i].op, r, at, w);
       }
@@ -19485,30 +19800,32 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
   bool first_along_row(const Coordinates& at) const {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((row_axes_ >> axis & 1) != 0 && at[axis] != 0) return false;
+      if ((where_.row_axes >> axis & 1) != 0 && at[axis] != 0) return false;
     return true;
   }
   double* row_values(Frame& frame, int place, int reduce) const {
-    const Place& p = places_[static_cast<std::size_t>(place)];
+    const Place& p = where_.places[static_cast<std::size_t>(place)];
     return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
   }
   void combine_rows(Frame& frame, Op op, int reduce, const Coordinates& first, int first_place) const {
     std::vector<double*> parts;
-    for (int w = 0; w < static_cast<int>(places_.size()); ++w) {
-      const Coordinates at = work_.coordinates(w);
+    for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
+      const Coordinates at = where_.work.coordinates(w);
       bool same = true;
       for (std::size_t axis = 0; axis < at.size(); ++axis)
-        same = same && ((row_axes_ >> axis & 1) != 0 || at[axis] == first[axis]);
-      if (same && !places_[static_cast<std::size_t>(w)].idle) parts.push_back(row_values(frame, w, reduce));
+        same = same && ((where_.row_axes >> axis & 1) != 0 || at[axis] == first[axis]);
+      if (same && !where_.places[static_cast<std::size_t>(w)].idle) parts.push_back(row_values(frame, w, reduce));
     }
     if (parts.empty()) return;
-    const std::int64_t rows = places_[static_cast<std::size_t>(first_place)].rows;
+    const std::int64_t rows = where_.places[static_cast<std::size_t>(first_place)].rows;
     for (std::int64_t row = 0; row < rows; ++row) {
       double total = parts[0][row];
       for (std::size_t k = 1; k < parts.size(); ++k) {
         const double part = parts[k][row];
-        if (op == Op::sum) total += part;
-        else if (part != part || (op == Op::max ? part > total : part < total)) total = part;
+        if (op == Op::sum)
+          total += part;
+        else if (part != part || (op == Op::max ? part > total : part < total))
+          total = part;
       }
       for (double* part : parts) part[row] = total;
     }
@@ -19650,14 +19967,15 @@ namespace tessera {
 
 namespace runtime {
 /// Makes the step of a unit; graphs are those of the program.
-using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&, const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
+                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
 }  // namespace runtime
 
-/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds of
-/// step that it has. What a program does not have, no code is generated for.
+/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
+/// of step that it has. What a program does not have, no code is generated for.
 struct CompiledProgram {
   ProgramView program;
-  const UnitsView* units = nullptr;      ///< one for each graph
+  const UnitsView* units = nullptr;  ///< one for each graph
   const Fused* kernels = nullptr;
   const FusedKernel* code = nullptr;
   const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
@@ -19680,7 +19998,8 @@ class Executable {
   Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
-      graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g], plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
+      graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
+                                                        plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
     std::int64_t scratch = 0;
     for (int g = 0; g < count; ++g) {
       prepare(g);
@@ -19688,7 +20007,9 @@ class Executable {
     }
     frames_.resize(static_cast<std::size_t>(count));
     for (int g = 0; g < count; ++g) host_.push_back(host_scalars(compiled.program.graphs[g]));
-    for (int g = 0; g < count; ++g) frames_[static_cast<std::size_t>(g)].pointers.resize(static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
+    for (int g = 0; g < count; ++g)
+      frames_[static_cast<std::size_t>(g)].pointers.resize(
+          static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
     arena_bytes_ = plan_.main().arena_bytes;
     scratch_bytes_ = scratch;
     find_donors();
@@ -19734,7 +20055,7 @@ class Executable {
   std::vector<std::unique_ptr<PreparedGraph>> graphs_;
   std::vector<Frame> frames_;
   std::vector<std::vector<std::uint8_t>> host_;  // which nodes of each graph are host scalars
-  std::vector<int> donors_;  // by result: the argument whose memory it may take over, or -1
+  std::vector<int> donors_;                      // by result: the argument whose memory it may take over, or -1
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
   BufferPtr arena_, scratch_;
   std::mutex mutex_;
@@ -19758,7 +20079,8 @@ class Executable {
         continue;
       }
       std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
-      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() && may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
+      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
+          may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
         std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
         if (next->works_on_boxes()) {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
@@ -19776,7 +20098,8 @@ class Executable {
 
   /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
   /// shape and places, and writes nothing that the product still reads.
-  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product, const PlanStep& next) const {
+  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product,
+                           const PlanStep& next) const {
     if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
     const Unit& unit = units[next.unit];
     const int made = product.outputs[0];
@@ -19794,8 +20117,10 @@ class Executable {
       if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
     for (std::int32_t out : next.outputs)
       for (std::int32_t in : product.inputs)
-        if (g == 0 && layout.value(out).role == ValueRole::output) return false;  // may be written over an argument
-        else if (overlap(layout, out, in)) return false;
+        if (g == 0 && layout.value(out).role == ValueRole::output)
+          return false;  // may be written over an argument
+        else if (overlap(layout, out, in))
+          return false;
     return true;
   }
   static bool overlap(const FrameLayout& layout, int a, int b) {
@@ -19904,9 +20229,12 @@ class Executable {
     }
     const int donor = donors_[static_cast<std::size_t>(k)];
     for (int l = 0; l < layout.layers; ++l) {
-      const StoragePtr* given = donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
-      if (given != nullptr && (*given)->unique()) result.layers.push_back(*given);
-      else result.layers.emplace_back(new TensorStorage(plan_.mesh, own.dtype, shape, sharding));
+      const StoragePtr* given =
+          donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
+      if (given != nullptr && (*given)->unique())
+        result.layers.push_back(*given);
+      else
+        result.layers.emplace_back(new TensorStorage(plan_.mesh, own.dtype, shape, sharding));
       if (own.role != ValueRole::output) continue;
       for (int s = 0; s < layout.grid.count(); ++s)
         frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
@@ -19926,7 +20254,8 @@ class Executable {
         if (to == frame.at(layout, shard)) continue;
         const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
         kernels::strided_copy(to, kernels::contiguous_strides(extent), frame.at(layout, shard),
-                              layout.strides[static_cast<std::size_t>(shard)], extent, static_cast<std::size_t>(layout.element));
+                              layout.strides[static_cast<std::size_t>(shard)], extent,
+                              static_cast<std::size_t>(layout.element));
       }
   }
 };
@@ -20127,7 +20456,8 @@ namespace tessera::runtime {
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
-      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::gather), source_(c.graph[c.units[c.step.unit].root].source) {
+      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::gather),
+        source_(c.graph[c.units[c.step.unit].root].source) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
     const int table = gathers_ ? step.inputs[0] : step.outputs[0], rows = gathers_ ? step.outputs[0] : step.inputs[0];
@@ -20168,8 +20498,9 @@ class IndexedStep final : public PreparedStep {
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", gathers_ ? "gather" : "scatter", "] index in range: ", outside.load(), " of a table with ",
-           places_.front().window.global, " rows", source_.line == 0 ? "" : " at ", source_.text());
+      fail(errc::dim_range, "[", gathers_ ? "gather" : "scatter", "] index in range: ", outside.load(),
+           " of a table with ", places_.front().window.global, " rows", source_.line == 0 ? "" : " at ",
+           source_.text());
   }
 
  private:
@@ -20285,7 +20616,8 @@ class LayoutStep final : public PreparedStep {
   void run_piece(Frame& frame, const Piece& piece, bool zero) const {
     char* to = frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_;
     if (zero) return kernels::strided_fill_zero(to, piece.to_strides, piece.extent, static_cast<std::size_t>(element_));
-    kernels::strided_copy(to, piece.to_strides, frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
+    kernels::strided_copy(to, piece.to_strides,
+                          frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
                           piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
   }
 
@@ -20367,7 +20699,8 @@ class LayoutStep final : public PreparedStep {
             start += piece.extent[dim];
             break;
           }
-          default: break;
+          default:
+            break;
         }
         add_pieces(piece);
       }
@@ -20421,8 +20754,8 @@ class RandomStep final : public PreparedStep {
         extent[0] = 1;
         offset = part.row * strides[0];
       }
-      kernels::fill_random(value.dtype, draw_.distribution, frame.at(layout, part.shard) + offset * layout.element, strides, key,
-                           value.shape, begin, extent);
+      kernels::fill_random(value.dtype, draw_.distribution, frame.at(layout, part.shard) + offset * layout.element,
+                           strides, key, value.shape, begin, extent);
     });
   }
 
@@ -20564,7 +20897,9 @@ inline void RepeatStep::run(Frame& frame) const {
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
     frame.pointers[static_cast<std::size_t>(outer_[number.value].first)] = to;
   }
-  auto set = [&](const ValueLayout& of, int shard, char* to) { inner.pointers[static_cast<std::size_t>(of.first + shard)] = to; };
+  auto set = [&](const ValueLayout& of, int shard, char* to) {
+    inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
+  };
   for (int it = 0; it < layers_; ++it) {
     const int layer = shape_.reverse ? layers_ - 1 - it : it;
     inner.layer = layer;
@@ -20574,8 +20909,10 @@ inline void RepeatStep::run(Frame& frame) const {
       const ValueLayout& own = layout[value];
       const ValueLayout& from = outer_[inputs_[i]];
       for (int s = 0; s < own.shards(); ++s) {
-        if (carried(static_cast<int>(i)) && it > 0) set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
-        else set(own, s, frame.at(from, stacked_input(static_cast<int>(i)) ? layer * own.shards() + s : s));
+        if (carried(static_cast<int>(i)) && it > 0)
+          set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
+        else
+          set(own, s, frame.at(from, stacked_input(static_cast<int>(i)) ? layer * own.shards() + s : s));
       }
     }
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
@@ -20626,8 +20963,7 @@ struct CacheStatistics {
 namespace detail {
 
 /// A traced program with its kernels, and the steps that it needs, as code.
-template <class Traced>
-struct ProgramCode : TracedUnits<Traced> {
+template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
   using TracedUnits<Traced>::size;
   using TracedUnits<Traced>::views;
@@ -20639,8 +20975,7 @@ struct ProgramCode : TracedUnits<Traced> {
         if (view[u].kind == kind) return true;
     return false;
   }
-  template <class Counts>
-  static constexpr DTypeSet types_where(Counts counts) {
+  template <class Counts> static constexpr DTypeSet types_where(Counts counts) {
     DTypeSet set = 0;
     for (const GraphView& graph : Traced::graphs)
       for (int id = 0; id < graph.size; ++id)
@@ -20664,27 +20999,34 @@ struct ProgramCode : TracedUnits<Traced> {
   static std::unique_ptr<runtime::PreparedStep> make_repeat(const runtime::StepContext& context, const Graphs& graphs) {
     return std::make_unique<runtime::RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
   }
-  template <UnitKind Kind>
-  static constexpr runtime::StepFactory factory() {
-    if constexpr (!has(Kind) || Kind == UnitKind::fused) return nullptr;
-    else if constexpr (Kind == UnitKind::contraction) return &make<runtime::ContractionStep<products>>;
-    else if constexpr (Kind == UnitKind::indexed) return &make<runtime::IndexedStep>;
-    else if constexpr (Kind == UnitKind::random) return &make<runtime::RandomStep>;
-    else if constexpr (Kind == UnitKind::repeat) return &make_repeat;
-    else if constexpr (Kind == UnitKind::attention) return &make<runtime::AttentionStep<attentions>>;
-    else return &make<runtime::LayoutStep>;
+  template <UnitKind Kind> static constexpr runtime::StepFactory factory() {
+    if constexpr (!has(Kind) || Kind == UnitKind::fused)
+      return nullptr;
+    else if constexpr (Kind == UnitKind::contraction)
+      return &make<runtime::ContractionStep<products>>;
+    else if constexpr (Kind == UnitKind::indexed)
+      return &make<runtime::IndexedStep>;
+    else if constexpr (Kind == UnitKind::random)
+      return &make<runtime::RandomStep>;
+    else if constexpr (Kind == UnitKind::repeat)
+      return &make_repeat;
+    else if constexpr (Kind == UnitKind::attention)
+      return &make<runtime::AttentionStep<attentions>>;
+    else
+      return &make<runtime::LayoutStep>;
   }
   static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
-      factory<UnitKind::fused>(),  factory<UnitKind::contraction>(), factory<UnitKind::layout>(), factory<UnitKind::indexed>(),
-      factory<UnitKind::random>(), factory<UnitKind::constraint>(),  factory<UnitKind::repeat>(),
-      factory<UnitKind::attention>()};
+      factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
+      factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
+      factory<UnitKind::repeat>(),  factory<UnitKind::attention>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
-      return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>..., nullptr};
+      return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
+                                                       nullptr};
     }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
-    return {Traced::program(), views.data(), kernels.data(), code.data(), steps.data(),
-            &tessera::kernels::strided_reduce_as<sums, extremes>};
+    return {Traced::program(), views.data(), kernels.data(),
+            code.data(),       steps.data(), &tessera::kernels::strided_reduce_as<sums, extremes>};
   }
 };
 
@@ -20707,7 +21049,8 @@ class ProgramCache {
       return *entry.executable;
     }
     ++statistics_.misses;
-    Plan plan = make_plan(compiled_.program, compiled_.units, mesh, arguments.data(), static_cast<int>(arguments.size()));
+    Plan plan =
+        make_plan(compiled_.program, compiled_.units, mesh, arguments.data(), static_cast<int>(arguments.size()));
     entries_.push_back({key, mesh, arguments, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
     return *entries_.back().executable;
   }
@@ -20736,8 +21079,7 @@ class ProgramCache {
   }
 };
 
-template <class Traced>
-ProgramCache& cache_of() {
+template <class Traced> ProgramCache& cache_of() {
   static ProgramCache cache(ProgramCode<Traced>::compiled());
   return cache;
 }
@@ -20748,8 +21090,7 @@ struct CollectLeaves {
   std::size_t cursor = 0, base = 0;
   int layer = -1;
 
-  template <class L>
-  void leaf(const L& x) {
+  template <class L> void leaf(const L& x) {
     const bool later = layer > 0;
     if (!later) leaves.emplace_back();
     Leaf& to = leaves[cursor++];
@@ -20762,13 +21103,12 @@ struct CollectLeaves {
       to.stacked = false;
       const double number = static_cast<double>(x.value());
       if (later && to.number != number)
-        fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer, " has ",
-             number, ", layer 0 has ", to.number);
+        fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer,
+             " has ", number, ", layer 0 has ", to.number);
       to.number = number;
     }
   }
-  template <class S>
-  void enter_stack(const S& stack) {
+  template <class S> void enter_stack(const S& stack) {
     if (stack.size() == 0) fail(errc::structure, "[stack] layers: a Stack without layers");
     base = leaves.size();
   }
@@ -20785,15 +21125,16 @@ struct FillLeaves {
   std::size_t cursor = 0, base = 0;
   int layer = 0;
 
-  template <class L>
-  void leaf(L& x) {
+  template <class L> void leaf(L& x) {
     Leaf& from = leaves[cursor++];
-    if constexpr (std::is_same_v<L, Dim>) x = Dim(static_cast<std::int64_t>(from.number));
-    else if constexpr (std::is_same_v<L, Scalar>) x = Scalar(from.number);
-    else x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
+    if constexpr (std::is_same_v<L, Dim>)
+      x = Dim(static_cast<std::int64_t>(from.number));
+    else if constexpr (std::is_same_v<L, Scalar>)
+      x = Scalar(from.number);
+    else
+      x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
-  template <class S>
-  void enter_stack(S& stack) {
+  template <class S> void enter_stack(S& stack) {
     base = cursor;
     std::size_t at = cursor;
     while (!leaves[at].stacked) ++at;
@@ -20808,8 +21149,7 @@ struct FillLeaves {
 
 /// Takes the tensors out of arguments that were moved in, so that the program holds the only references.
 struct ReleaseLeaves {
-  template <class L>
-  void leaf(L& x) {
+  template <class L> void leaf(L& x) {
     if constexpr (StoredOperand<L>) x = L();
   }
   void enter_stack(auto&) {}
@@ -20828,11 +21168,11 @@ struct RestoreLeaves {
     writes = !over;
     return *this;
   }
-  template <class L>
-  void leaf(L& x) {
+  template <class L> void leaf(L& x) {
     Leaf& from = leaves[cursor++];
     if constexpr (StoredOperand<std::remove_const_t<L>> && !std::is_const_v<L>)
-      if (writes) x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
+      if (writes)
+        x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
   void enter_stack(auto&) { base = cursor; }
   void enter_layer(int i) {
@@ -20843,7 +21183,8 @@ struct RestoreLeaves {
 };
 
 /// What a plan needs to know of the leaves, checked: one mesh, and layers of one structure.
-inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves, Mesh& mesh) {
+inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
+                                          Mesh& mesh) {
   std::vector<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
@@ -20853,7 +21194,8 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
     if (graph[id].op == Op::dim) is_dim[static_cast<std::size_t>(graph[id].index())] = 1;
   for (int g = 1; g < compiled.program.graph_count; ++g)
     for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim) is_dim[static_cast<std::size_t>(node.index())] = 1;
+      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim)
+        is_dim[static_cast<std::size_t>(node.index())] = 1;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
@@ -20870,9 +21212,9 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
              ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->sharding() == x.sharding()))
-        fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i, " has ",
-             shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ", shape_text(x.dtype(), layer->shape()),
-             text(layer->sharding(), mesh));
+        fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
+             " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
+             shape_text(x.dtype(), layer->shape()), text(layer->sharding(), mesh));
     }
     info.shape = x.shape();
     info.sharding = x.sharding();
@@ -20892,16 +21234,14 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
 }
 
 /// The executable for these leaves.
-template <class Traced>
-runtime::Executable& executable_for(const std::vector<Leaf>& leaves) {
+template <class Traced> runtime::Executable& executable_for(const std::vector<Leaf>& leaves) {
   ProgramCache& cache = cache_of<Traced>();
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find(mesh, infos);
 }
 
-template <class Result>
-Result unflatten(std::vector<Leaf>& leaves) {
+template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
   Result result{};
   FillLeaves fill{leaves};
   for_each_leaf(result, fill);
@@ -20923,61 +21263,59 @@ namespace tessera {
 namespace detail {
 
 /// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
-template <class X>
-struct ExpressionLeaves { using type = std::tuple<X>; };
+template <class X> struct ExpressionLeaves {
+  using type = std::tuple<X>;
+};
 template <class X>
   requires std::is_arithmetic_v<X>
-struct ExpressionLeaves<X> { using type = std::tuple<Scalar>; };
-template <class Tag, class... Operands>
-struct ExpressionLeaves<Expr<Tag, Operands...>> {
+struct ExpressionLeaves<X> {
+  using type = std::tuple<Scalar>;
+};
+template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operands...>> {
   using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
 };
 
 /// Emits an expression type on values for its leaves.
-template <class X>
-struct ExpressionEmitter {
+template <class X> struct ExpressionEmitter {
   static constexpr Value emit(Value, const Value* leaves, int& next) { return leaves[next++]; }
 };
-template <class Tag, class... Operands>
-struct ExpressionEmitter<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Operands...>> {
   static constexpr Value emit(Value context, const Value* leaves, int& next) {
     const Value operands[] = {ExpressionEmitter<Operands>::emit(context, leaves, next)...};
-    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Tag::emit(context, operands[I]...); }
-    (std::index_sequence_for<Operands...>{});
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Tag::emit(context, operands[I]...);
+    }(std::index_sequence_for<Operands...>{});
   }
 };
 
 /// The traced function that an expression type is.
-template <class E>
-struct ExpressionFunction {
-  template <class... Leaves>
-  constexpr auto operator()(const Leaves&... list) const {
+template <class E> struct ExpressionFunction {
+  template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
     const Value leaves[] = {trace_of(list)...};
     int next = 0;
     return Sym<typename E::element, E::rank>(ExpressionEmitter<E>::emit(leaves[0], leaves, next));
   }
 };
-template <class E, class Tuple>
-struct TracedExpressionOf;
-template <class E, class... Leaves>
-struct TracedExpressionOf<E, std::tuple<Leaves...>> { using type = Traced<ExpressionFunction<E>, Leaves...>; };
-template <class E>
-using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
+template <class E, class Tuple> struct TracedExpressionOf;
+template <class E, class... Leaves> struct TracedExpressionOf<E, std::tuple<Leaves...>> {
+  using type = Traced<ExpressionFunction<E>, Leaves...>;
+};
+template <class E> using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
 
-template <Operand X>
-void collect_expression(const X& x, CollectLeaves& collect);
-template <class... Ts>
-void collect_pack(const Pack<Ts...>& pack, CollectLeaves& collect) {
+template <Operand X> void collect_expression(const X& x, CollectLeaves& collect);
+template <class... Ts> void collect_pack(const Pack<Ts...>& pack, CollectLeaves& collect) {
   if constexpr (sizeof...(Ts) > 0) {
     collect_expression(pack.head, collect);
     collect_pack(pack.tail, collect);
   }
 }
-template <Operand X>
-void collect_expression(const X& x, CollectLeaves& collect) {
-  if constexpr (ExprOperand<X>) collect_pack(x.operands, collect);
-  else if constexpr (std::is_arithmetic_v<X>) collect.leaf(Scalar(static_cast<double>(x)));
-  else collect.leaf(x);
+template <Operand X> void collect_expression(const X& x, CollectLeaves& collect) {
+  if constexpr (ExprOperand<X>)
+    collect_pack(x.operands, collect);
+  else if constexpr (std::is_arithmetic_v<X>)
+    collect.leaf(Scalar(static_cast<double>(x)));
+  else
+    collect.leaf(x);
 }
 
 /// Throws the error once more, with a line where it names none.
@@ -20988,8 +21326,7 @@ void collect_expression(const X& x, CollectLeaves& collect) {
 }
 
 /// What the program of an expression can't know is the line that wrote it.
-template <class F>
-decltype(auto) with_line(Source source, F&& f) {
+template <class F> decltype(auto) with_line(Source source, F&& f) {
   try {
     return f();
   } catch (const error& e) {
@@ -20997,9 +21334,7 @@ decltype(auto) with_line(Source source, F&& f) {
   }
 }
 
-template <class T, int Rank>
-template <class E>
-ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
+template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
   return with_line(expression.source, [&] {
     CollectLeaves collect;
     collect_expression(expression, collect);
@@ -21012,22 +21347,17 @@ ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
 
 /// Runs an expression: fused, partitioned over the mesh of its tensors, with the sharding that follows from theirs.
 /// Errors: those of its operations, with the line that wrote it. Communication: see explain(expression).
-template <ExprOperand E>
-ShardedTensor<typename E::element, E::rank> eval(const E& expression) {
-  return expression;
-}
+template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
 
 /// The plan of an expression, without running it, and the same as text.
-template <ExprOperand E>
-const Plan& plan(const E& expression) {
+template <ExprOperand E> const Plan& plan(const E& expression) {
   return detail::with_line(expression.source, [&]() -> const Plan& {
     detail::CollectLeaves collect;
     detail::collect_expression(expression, collect);
     return detail::executable_for<detail::TracedExpression<E>>(collect.leaves).plan();
   });
 }
-template <ExprOperand E>
-std::string explain(const E& expression) {
+template <ExprOperand E> std::string explain(const E& expression) {
   const CompiledProgram compiled = detail::ProgramCode<detail::TracedExpression<E>>::compiled();
   return tessera::explain(plan(expression), compiled.program, compiled.units);
 }
@@ -21045,29 +21375,26 @@ namespace tessera {
 
 namespace detail {
 /// An expression given to a compiled function is computed first.
-template <class A>
-decltype(auto) as_argument(A&& argument) {
-  if constexpr (ExprOperand<std::remove_cvref_t<A>>) return eval(argument);
-  else return std::forward<A>(argument);
+template <class A> decltype(auto) as_argument(A&& argument) {
+  if constexpr (ExprOperand<std::remove_cvref_t<A>>)
+    return eval(argument);
+  else
+    return std::forward<A>(argument);
 }
-template <class A>
-using argument_t = std::remove_cvref_t<decltype(as_argument(std::declval<A>()))>;
+template <class A> using argument_t = std::remove_cvref_t<decltype(as_argument(std::declval<A>()))>;
 }  // namespace detail
 
 /// A function traced by the compiler, planned for the shapes and shardings it is called with, and run.
-template <class F>
-class Compiled {
+template <class F> class Compiled {
  public:
   constexpr explicit Compiled(Source source = {}) : source_(source) {}
 
-  template <class... Args>
-  using traced = Traced<F, detail::argument_t<Args>...>;
+  template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
   /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
   /// updates parameters in place. When the call throws before it has run, they are as they were.
-  template <class... Args>
-  typename traced<Args...>::result operator()(Args&&... args) const {
+  template <class... Args> typename traced<Args...>::result operator()(Args&&... args) const {
     std::vector<Leaf> leaves;
     runtime::Executable& executable = find<traced<Args...>>(leaves, args...);
     (give_up<Args>(args), ...);
@@ -21083,20 +21410,17 @@ class Compiled {
   }
 
   /// The plan of a call, without running it.
-  template <class... Args>
-  const Plan& plan(const Args&... args) const {
+  template <class... Args> const Plan& plan(const Args&... args) const {
     std::vector<Leaf> leaves;
     return find<traced<const Args&...>>(leaves, args...).plan();
   }
   /// The plan as text: kernels, collectives, bytes, source lines.
-  template <class... Args>
-  std::string explain(const Args&... args) const {
+  template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
     return tessera::explain(plan(args...), compiled.program, compiled.units);
   }
   /// Of the plans for arguments of these types.
-  template <class... Args>
-  CacheStatistics cache_statistics() const {
+  template <class... Args> CacheStatistics cache_statistics() const {
     return detail::cache_of<Traced<F, Args...>>().statistics();
   }
 
@@ -21105,8 +21429,7 @@ class Compiled {
 
   /// The executable for these arguments, and their leaves. A call has no line of its own: errors that come before the
   /// program is known say where it was compiled.
-  template <class T, class... Args>
-  runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
+  template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);
@@ -21116,22 +21439,20 @@ class Compiled {
       detail::rethrow_with_line(e, ", in a call of the function compiled at ", source_);
     }
   }
-  template <class A>
-  static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
-  template <class A>
-  static void give_up(auto& argument) {
+  template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
+  template <class A> static void give_up(auto& argument) {
     if constexpr (moved_in<A>) {
       detail::ReleaseLeaves release;
       for_each_leaf(argument, release);
     }
   }
-  template <class A>
-  static void give_back(auto& argument, detail::RestoreLeaves& restore) {
-    if constexpr (ExprOperand<std::remove_cvref_t<A>>) ++restore.cursor;  // one leaf: what it was evaluated to
-    else for_each_leaf(argument, restore.passing(!moved_in<A>));
+  template <class A> static void give_back(auto& argument, detail::RestoreLeaves& restore) {
+    if constexpr (ExprOperand<std::remove_cvref_t<A>>)
+      ++restore.cursor;  // one leaf: what it was evaluated to
+    else
+      for_each_leaf(argument, restore.passing(!moved_in<A>));
   }
-  template <class A>
-  static void add(detail::CollectLeaves& collect, const A& argument) {
+  template <class A> static void add(detail::CollectLeaves& collect, const A& argument) {
     collect.cursor = collect.leaves.size();
     for_each_leaf(argument, collect);
     collect.cursor = collect.leaves.size();
@@ -21140,9 +21461,9 @@ class Compiled {
 
 /// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
 /// by the C++ compiler, to record what it computes.
-template <class F>
-constexpr Compiled<F> compile(F, Here at = Here::current()) {
-  static_assert(std::is_empty_v<F>, "tessera: a compiled function must not capture anything; pass what it needs as arguments");
+template <class F> constexpr Compiled<F> compile(F, Here at = Here::current()) {
+  static_assert(std::is_empty_v<F>,
+                "tessera: a compiled function must not capture anything; pass what it needs as arguments");
   return Compiled<F>(Source::from(at));
 }
 
@@ -21187,8 +21508,7 @@ void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>>
 }
 
 /// All elements, row-major.
-template <class T, int Rank>
-std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   const auto count = static_cast<std::size_t>(volume(storage.shape()));
   if constexpr (std::is_same_v<T, bool>) {
@@ -21226,20 +21546,18 @@ T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_lo
 namespace tessera {
 
 /// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
-template <class T, int Rank>
-struct LocalShard {
+template <class T, int Rank> struct LocalShard {
   using element = T;
   static constexpr int rank = Rank;
 
   int device = 0;
-  int replica_id = 0;        ///< which replica of its shard: devices with the same box count from 0, by their ids
-  Box box;                   ///< the indices of the whole tensor that it holds
-  std::span<const T> data;   ///< row-major; valid as long as a tensor that shares the memory lives
+  int replica_id = 0;       ///< which replica of its shard: devices with the same box count from 0, by their ids
+  Box box;                  ///< the indices of the whole tensor that it holds
+  std::span<const T> data;  ///< row-major; valid as long as a tensor that shares the memory lives
 };
 
 /// The shards of a tensor by device, from 0: a random-access range of LocalShard that keeps the tensor alive.
-template <class T, int Rank>
-class LocalShards {
+template <class T, int Rank> class LocalShards {
  public:
   using value_type = LocalShard<T, Rank>;
 
@@ -21291,7 +21609,9 @@ class LocalShards {
     const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
     const Box& box = storage.box(shard);
     const auto* data = static_cast<const T*>(storage.data(shard));
-    return {device, tessera::replica_id(storage.mesh(), storage.sharding(), device), box,
+    return {device,
+            tessera::replica_id(storage.mesh(), storage.sharding(), device),
+            box,
             {data, static_cast<std::size_t>(volume(extents(box)))}};
   }
 
@@ -21300,8 +21620,7 @@ class LocalShards {
 };
 
 /// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
-template <class T, int Rank>
-LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
   return LocalShards<T, Rank>(x);
 }
 
@@ -21418,8 +21737,7 @@ inline void align_right(std::vector<std::string>& words) {
 struct Decimal {
   std::string whole, fraction, exponent;
 
-  template <class T>
-  static Decimal of(T value, std::chars_format format, int precision) {
+  template <class T> static Decimal of(T value, std::chars_format format, int precision) {
     char text[128];
     auto end = std::to_chars(text, text + sizeof text, value, format).ptr;
     Decimal shortest(std::string_view(text, static_cast<std::size_t>(end - text)));
@@ -21440,8 +21758,7 @@ struct Decimal {
 };
 
 /// One word a number, all with their points in one column; with exponents where the magnitudes differ much.
-template <class T>
-std::vector<std::string> real_words(const std::vector<T>& values, int precision) {
+template <class T> std::vector<std::string> real_words(const std::vector<T>& values, int precision) {
   T largest = 0, smallest = 0;
   bool finite = false, infinite = false, negative_infinity = false;
   for (T value : values) {
@@ -21514,8 +21831,7 @@ class PrintedElements {
   }
 
  private:
-  template <class T, class Read>
-  std::vector<Read> values() const {
+  template <class T, class Read> std::vector<Read> values() const {
     std::vector<Read> out;
     std::vector<std::size_t> at(shown_.size(), 0);
     Shape index(shown_.size(), 0);
@@ -21552,9 +21868,7 @@ class BracketedText {
   /// `sizes`: words along each dim. `gaps`: after how many of them something was left out, or 0.
   BracketedText(std::vector<std::string> words, std::vector<std::size_t> sizes, std::vector<std::size_t> gaps,
                 int width)
-      : words_(std::move(words)),
-        sizes_(std::move(sizes)),
-        gaps_(std::move(gaps)),
+      : words_(std::move(words)), sizes_(std::move(sizes)), gaps_(std::move(gaps)),
         width_(static_cast<std::size_t>(std::max(width, 0))) {}
 
   std::string text() {
@@ -21638,16 +21952,14 @@ inline std::string tensor_text(const TensorStorage& storage, const PrintOptions&
 ///     [[1.   2.5 ]
 ///      [3.   4.25]]
 ///     f32[2,2]{data,-} on mesh(data=2)
-template <class T, int Rank>
-std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
+template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
   if (!x.storage())
     return concat_text(x.traced() ? "traced " : "empty ", name_of(dtype_v<T>), " tensor of rank ", Rank);
   return detail::tensor_text(storage_of(x), options);
 }
 
 /// As to_string. This header does not include <ostream>; who has a stream has.
-template <class T, int Rank>
-std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
 }
 

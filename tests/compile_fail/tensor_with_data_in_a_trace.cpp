@@ -1,4 +1,4 @@
-// expect: a tensor with data can't be used inside a traced function; 
+// expect: a tensor with data can't be used inside a traced function;
 // lines: 60
 #include <tessera/graph/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>

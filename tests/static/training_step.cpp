@@ -29,15 +29,15 @@ struct Block {
   constexpr auto operator()(const auto& x) const {
     const auto split = [&](const auto& y) { return ts::rearrange<"b t (h d) -> b t h d">(y, ts::len<"h">(heads)); };
     const auto h = ts::layer_norm(x, gain1, bias1);
-    const auto mixed = ts::causal_attention(split(ts::matmul(h, query)), split(ts::matmul(h, key)), split(ts::matmul(h, value)));
+    const auto mixed =
+        ts::causal_attention(split(ts::matmul(h, query)), split(ts::matmul(h, key)), split(ts::matmul(h, value)));
     const auto y = x + ts::matmul(ts::merge_dims<2, 3>(mixed), out);
     const auto hidden = ts::gelu(ts::matmul(ts::layer_norm(y, gain2, bias2), up) + up_bias);
     return y + ts::matmul(hidden, down) + down_bias;
   }
 };
 
-template <class Blocks>
-struct Model {
+template <class Blocks> struct Model {
   Matrix table, positions;
   Blocks blocks;
   Vector gain, bias;
@@ -56,7 +56,8 @@ struct TwoBlocks {
 
 /// AdamW on every tensor of four structures of one type, leaf by leaf: parameter, gradient and both moments.
 template <class T>
-constexpr void adamw(T& p, const T& g, T& m, T& v, const ts::Scalar& rate, const ts::Scalar& beta1, const ts::Scalar& beta2) {
+constexpr void adamw(T& p, const T& g, T& m, T& v, const ts::Scalar& rate, const ts::Scalar& beta1,
+                     const ts::Scalar& beta2) {
   if constexpr (ts::StoredOperand<T>) {
     m = m * beta1 + g * 0.1;
     v = v * beta2 + g * g * 0.001;
@@ -66,18 +67,22 @@ constexpr void adamw(T& p, const T& g, T& m, T& v, const ts::Scalar& rate, const
   } else if constexpr (std::is_same_v<T, ts::Stack<Block>>) {
     adamw(p[0], g[0], m[0], v[0], rate, beta1, beta2);
   } else {
-    const auto all = [&](auto... fields) { (adamw(p.*fields, g.*fields, m.*fields, v.*fields, rate, beta1, beta2), ...); };
+    const auto all = [&](auto... fields) {
+      (adamw(p.*fields, g.*fields, m.*fields, v.*fields, rate, beta1, beta2), ...);
+    };
     if constexpr (std::is_same_v<T, Block>)
-      all(&Block::gain1, &Block::bias1, &Block::query, &Block::key, &Block::value, &Block::out, &Block::gain2, &Block::bias2,
-          &Block::up, &Block::up_bias, &Block::down, &Block::down_bias);
-    else if constexpr (std::is_same_v<T, TwoBlocks>) all(&TwoBlocks::first, &TwoBlocks::second);
-    else all(&T::table, &T::positions, &T::blocks, &T::gain, &T::bias, &T::head);
+      all(&Block::gain1, &Block::bias1, &Block::query, &Block::key, &Block::value, &Block::out, &Block::gain2,
+          &Block::bias2, &Block::up, &Block::up_bias, &Block::down, &Block::down_bias);
+    else if constexpr (std::is_same_v<T, TwoBlocks>)
+      all(&TwoBlocks::first, &TwoBlocks::second);
+    else
+      all(&T::table, &T::positions, &T::blocks, &T::gain, &T::bias, &T::head);
   }
 }
 
 struct Step {
-  constexpr auto operator()(auto model, auto mean, auto square, auto tokens, auto targets, ts::Scalar rate, ts::Scalar beta1,
-                            ts::Scalar beta2) const {
+  constexpr auto operator()(auto model, auto mean, auto square, auto tokens, auto targets, ts::Scalar rate,
+                            ts::Scalar beta1, ts::Scalar beta2) const {
     const auto [loss, gradient] = ts::value_and_grad(
         [](const auto& m, const auto& x, const auto& t) { return ts::cross_entropy(m(x), t); })(model, tokens, targets);
     adamw(model, gradient, mean, square, rate, beta1, beta2);
@@ -86,7 +91,8 @@ struct Step {
 };
 
 template <class Blocks>
-using Traced = ts::Traced<Step, Model<Blocks>, Model<Blocks>, Model<Blocks>, Tokens, Tokens, ts::Scalar, ts::Scalar, ts::Scalar>;
+using Traced =
+    ts::Traced<Step, Model<Blocks>, Model<Blocks>, Model<Blocks>, Tokens, Tokens, ts::Scalar, ts::Scalar, ts::Scalar>;
 
 constexpr int count(const ts::ProgramView& program, ts::Op op) {
   int n = 0;
@@ -130,10 +136,10 @@ constexpr ts::Abstract batch({8, 128, 256}, {"data"}), rate({});
 constexpr ts::Plan plan() {
   using Cube = ts::ShardedTensor<float, 3>;
   return ts::plan_of<LayerStep, Block, Block, Block, Cube, Cube, ts::Scalar>(
-      mesh, {vector, vector, in, in, in, out, vector, vector, up, split_vector, down, vector, heads,
-             vector, vector, in, in, in, out, vector, vector, up, split_vector, down, vector, heads,
-             vector, vector, in, in, in, out, vector, vector, up, split_vector, down, vector, heads,
-             batch, batch, rate});
+      mesh, {vector,       vector, in,           in,     in,     out,    vector, vector, up,     split_vector, down,
+             vector,       heads,  vector,       vector, in,     in,     in,     out,    vector, vector,       up,
+             split_vector, down,   vector,       heads,  vector, vector, in,     in,     in,     out,          vector,
+             vector,       up,     split_vector, down,   vector, heads,  batch,  batch,  rate});
 }
 // Every gradient and the loss over the batch, but for the two of the first norm. They are reduced over both axes, for
 // nothing else needs the cotangent of its result. Of the stream: attention and MLP forward, MLP backward.

@@ -9,22 +9,19 @@
 namespace oracle {
 
 /// A scalar made of any result: its elements, weighted.
-template <class F>
-struct Loss {
+template <class F> struct Loss {
   constexpr auto operator()(const auto& inputs, const auto& weights) const {
     return tessera::sum(std::apply(F{}, inputs) * weights);
   }
 };
-template <class F>
-struct FirstGradient {
+template <class F> struct FirstGradient {
   constexpr auto operator()(const auto& inputs, const auto& weights) const {
     return tessera::value_and_grad(Loss<F>{})(inputs, weights);
   }
 };
 
 /// The gradient's product with a direction: its own gradient is a product with the second derivatives.
-template <class F>
-struct Slope {
+template <class F> struct Slope {
   constexpr auto operator()(const auto& inputs, const auto& direction, const auto& weights) const {
     const auto gradient = tessera::grad(Loss<F>{})(inputs, weights);
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -33,31 +30,29 @@ struct Slope {
   }
 
  private:
-  template <class G, class D>
-  static constexpr auto term(const G& gradient, const D& direction) {
+  template <class G, class D> static constexpr auto term(const G& gradient, const D& direction) {
     if constexpr (tessera::TensorOperand<G>) {
-      if constexpr (std::is_floating_point_v<typename G::element>) return tessera::sum(gradient * direction);
-      else return 0.0;
+      if constexpr (std::is_floating_point_v<typename G::element>)
+        return tessera::sum(gradient * direction);
+      else
+        return 0.0;
     } else {
       return 0.0;
     }
   }
 };
-template <class F>
-struct SecondGradient {
+template <class F> struct SecondGradient {
   constexpr auto operator()(const auto& inputs, const auto& direction, const auto& weights) const {
     return tessera::value_and_grad(Slope<F>{})(inputs, direction, weights);
   }
 };
 
-template <class T>
-inline constexpr bool differentiable_v = false;
+template <class T> inline constexpr bool differentiable_v = false;
 template <class T, int R>
 inline constexpr bool differentiable_v<tessera::ShardedTensor<T, R>> = std::is_floating_point_v<T>;
 
 /// Which derivatives a check covers; an operation with kinks has the first alone.
-template <int N>
-struct Order {};
+template <int N> struct Order {};
 inline constexpr Order<1> first_order;
 inline constexpr Order<2> second_order;
 
@@ -70,7 +65,8 @@ inline void check_against_differences(const Program& program, const std::vector<
   const std::vector<Array> out = run(program.view(), arguments);
   const auto value = [&](const std::vector<Array>& at) { return run(program.view(), at).at(0).data[0]; };
   for (std::size_t k = 0; k < floating.size(); ++k)
-    if (floating[k]) expect_near(out.at(k + 1), finite_difference(value, arguments, k), 1e-6, "argument " + std::to_string(k));
+    if (floating[k])
+      expect_near(out.at(k + 1), finite_difference(value, arguments, k), 1e-6, "argument " + std::to_string(k));
 }
 
 /// Checks the gradient of f with respect to every floating argument, and with second_order the gradient of that.
@@ -94,14 +90,13 @@ void check_gradient(F, const std::vector<Array>& arguments, Order<N> = {}, OpSet
     for (std::size_t k = 0; k < arguments.size(); ++k)
       with_direction.push_back(random_array(arguments[k].shape, 99 + static_cast<unsigned>(k)));
     with_direction.push_back(with_weights.back());
-    check_against_differences(trace<SecondGradient<F>, Inputs, Inputs, Weights>(), with_direction, {differentiable_v<Args>...});
+    check_against_differences(trace<SecondGradient<F>, Inputs, Inputs, Weights>(), with_direction,
+                              {differentiable_v<Args>...});
   }
 }
 
-template <int Rank>
-using Float = tessera::ShardedTensor<float, Rank>;
-template <int Rank>
-using Int = tessera::ShardedTensor<std::int32_t, Rank>;
+template <int Rank> using Float = tessera::ShardedTensor<float, Rank>;
+template <int Rank> using Int = tessera::ShardedTensor<std::int32_t, Rank>;
 
 }  // namespace oracle
 

@@ -12,8 +12,8 @@
 #include <tessera/graph/attributes.hpp>
 #include <tessera/graph/program.hpp>
 
-/// A dense interpreter of traced programs, in double, by plain loops over every index. It shares nothing with the library
-/// but the graph: no rows, no kernels, no plans. What it says is what a program means.
+/// A dense interpreter of traced programs, in double, by plain loops over every index. It shares nothing with the
+/// library but the graph: no rows, no kernels, no plans. What it says is what a program means.
 namespace oracle {
 
 using tessera::GraphView;
@@ -27,9 +27,11 @@ struct Array {
   std::vector<double> data;
 
   Array() = default;
-  explicit Array(const Shape& s, double fill = 0) : shape(s), data(static_cast<std::size_t>(tessera::volume(s)), fill) {}
+  explicit Array(const Shape& s, double fill = 0)
+      : shape(s), data(static_cast<std::size_t>(tessera::volume(s)), fill) {}
   Array(const Shape& s, std::vector<double> values) : shape(s), data(std::move(values)) {
-    if (data.size() != static_cast<std::size_t>(tessera::volume(s))) throw std::logic_error("oracle: data does not fit its shape");
+    if (data.size() != static_cast<std::size_t>(tessera::volume(s)))
+      throw std::logic_error("oracle: data does not fit its shape");
   }
   static Array number(double value) { return Array({}, value); }
 
@@ -62,21 +64,24 @@ using Draw = std::function<double(const Node&, double, int, std::int64_t)>;
 
 /// A stand-in that gives some fixed number in (0, 1) at each index.
 inline double fixed_draw(const Node& node, double key, int layer, std::int64_t index) {
-  std::uint64_t h = static_cast<std::uint64_t>(index) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(key) * 0xBF58476D1CE4E5B9u +
-                    static_cast<std::uint64_t>(layer + 1) * 0x94D049BB133111EBu + static_cast<std::uint64_t>(node.value);
+  std::uint64_t h =
+      static_cast<std::uint64_t>(index) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(key) * 0xBF58476D1CE4E5B9u +
+      static_cast<std::uint64_t>(layer + 1) * 0x94D049BB133111EBu + static_cast<std::uint64_t>(node.value);
   for (int round = 0; round < 3; ++round) h = (h ^ (h >> 29)) * 0xD6E8FEB86659FD93u;
   return (static_cast<double>(h >> 11) + 0.5) * 0x1p-53;
 }
 
-/// What happens to each value as it is computed: nothing, or what stands for its rounding. The last argument has what the
-/// terms of each element add up to without their signs.
+/// What happens to each value as it is computed: nothing, or what stands for its rounding. The last argument has what
+/// the terms of each element add up to without their signs.
 using Disturb = std::function<void(const Node&, Array&, const Array&)>;
 
 class Interpreter {
  public:
-  Interpreter(const ProgramView& program, const std::vector<Array>& arguments, Draw draw = fixed_draw, Disturb disturb = {})
+  Interpreter(const ProgramView& program, const std::vector<Array>& arguments, Draw draw = fixed_draw,
+              Disturb disturb = {})
       : program_(program), arguments_(arguments), draw_(std::move(draw)), disturb_(std::move(disturb)) {
-    if (static_cast<int>(arguments.size()) != program.argument_count) throw std::logic_error("oracle: number of arguments");
+    if (static_cast<int>(arguments.size()) != program.argument_count)
+      throw std::logic_error("oracle: number of arguments");
   }
 
   std::vector<Array> run() { return run_graph(0, arguments_, -1); }
@@ -178,9 +183,12 @@ class Interpreter {
     const Node& node = graph[id];
     switch (node.op) {
       case Op::dim:
-      case Op::scalar: return arguments_.at(at(node.index()));
-      case Op::constant: return Array::number(node.value);
-      case Op::extent: return Array::number(static_cast<double>(x[0]->shape[at(tessera::dim_of(node))]));
+      case Op::scalar:
+        return arguments_.at(at(node.index()));
+      case Op::constant:
+        return Array::number(node.value);
+      case Op::extent:
+        return Array::number(static_cast<double>(x[0]->shape[at(tessera::dim_of(node))]));
       case Op::iota: {
         Array y(x[0]->shape);
         for_each_index(y.shape, [&](const Shape& i) { y.at(i) = static_cast<double>(i[at(tessera::dim_of(node))]); });
@@ -199,9 +207,12 @@ class Interpreter {
       }
       case Op::sum:
       case Op::max:
-      case Op::min: return reduce(node, *x[0]);
-      case Op::einsum: return einsum(node, *x[0], *x[1]);
-      case Op::rearrange: return rearrange(node, x);
+      case Op::min:
+        return reduce(node, *x[0]);
+      case Op::einsum:
+        return einsum(node, *x[0], *x[1]);
+      case Op::rearrange:
+        return rearrange(node, x);
       case Op::slice: {
         const auto d = at(tessera::dim_of(node));
         Array y(with_extent(x[0]->shape, d, static_cast<std::int64_t>(x[2]->data[0])));
@@ -244,9 +255,12 @@ class Interpreter {
       }
       case Op::attention_lse:
       case Op::attention:
-      case Op::attention_grad: return attention(node, x);
-      case Op::constraint: return *x[0];
-      default: return elementwise(graph, id, x);
+      case Op::attention_grad:
+        return attention(node, x);
+      case Op::constraint:
+        return *x[0];
+      default:
+        return elementwise(graph, id, x);
     }
   }
 
@@ -275,8 +289,10 @@ class Interpreter {
     auto kept = [&](const Shape& from, bool extents) {
       Shape to;
       for (std::size_t d = 0; d < from.size(); ++d)
-        if (!reduced.has(static_cast<int>(d))) to.push_back(from[d]);
-        else if (reduced.keep) to.push_back(extents ? 1 : 0);
+        if (!reduced.has(static_cast<int>(d)))
+          to.push_back(from[d]);
+        else if (reduced.keep)
+          to.push_back(extents ? 1 : 0);
       return to;
     };
     const double start = node.op == Op::sum ? 0 : node.op == Op::max ? -INFINITY : INFINITY;
@@ -284,8 +300,10 @@ class Interpreter {
     for_each_index(x.shape, [&](const Shape& i) {
       double& to = y.at(kept(i, false));
       const double from = x.at(i);
-      if (node.op == Op::sum) to += from;
-      else if (std::isnan(from) || (node.op == Op::max ? from > to : from < to)) to = from;
+      if (node.op == Op::sum)
+        to += from;
+      else if (std::isnan(from) || (node.op == Op::max ? from > to : from < to))
+        to = from;
     });
     return y;
   }
@@ -327,14 +345,17 @@ class Interpreter {
     const std::vector<std::size_t> step_a = strides(labels.a, a), step_b = strides(labels.b, b);
     Array y(out);
     std::size_t written = 0;
-    std::function<double(std::size_t, std::size_t, std::size_t)> sum = [&](std::size_t k, std::size_t ia, std::size_t ib) {
+    std::function<double(std::size_t, std::size_t, std::size_t)> sum = [&](std::size_t k, std::size_t ia,
+                                                                           std::size_t ib) {
       if (k == order.size()) return a.data[ia] * b.data[ib];
       const auto label = at(order[k]);
       double total = 0;
-      for (std::int64_t v = 0; v < extent[label]; ++v, ia += step_a[label], ib += step_b[label]) total += sum(k + 1, ia, ib);
+      for (std::int64_t v = 0; v < extent[label]; ++v, ia += step_a[label], ib += step_b[label])
+        total += sum(k + 1, ia, ib);
       return total;
     };
-    std::function<void(std::size_t, std::size_t, std::size_t)> write = [&](std::size_t k, std::size_t ia, std::size_t ib) {
+    std::function<void(std::size_t, std::size_t, std::size_t)> write = [&](std::size_t k, std::size_t ia,
+                                                                           std::size_t ib) {
       if (k == free) {
         y.data[written++] = sum(k, ia, ib);
         return;
@@ -353,13 +374,16 @@ class Interpreter {
     const int of = node.op == Op::attention_grad ? node.labels[1] : -1;
     const std::int64_t batch = q.shape[0], queries = q.shape[1], heads = q.shape[2], keys = k.shape[1];
     const std::int64_t width = q.shape[3], values = node.op == Op::attention_lse ? 0 : x[2]->shape[3];
-    Array y(node.op == Op::attention_lse ? Shape{batch, heads, queries} : of >= 0 ? x[at(of)]->shape : Shape{batch, queries, heads, values});
+    Array y(node.op == Op::attention_lse ? Shape{batch, heads, queries}
+            : of >= 0                    ? x[at(of)]->shape
+                                         : Shape{batch, queries, heads, values});
     for_each_index({batch, heads, queries}, [&](const Shape& i) {
       const std::int64_t b = i[0], h = i[1], t = i[2], seen = causal ? std::min(keys, t + 1) : keys;
       const double scale = x.back()->data[0];
       std::vector<double> score(at(static_cast<int>(seen)), 0);
       for (std::int64_t s = 0; s < seen; ++s)
-        for (std::int64_t d = 0; d < width; ++d) score[at(static_cast<int>(s))] += scale * q.at({b, t, h, d}) * k.at({b, s, h, d});
+        for (std::int64_t d = 0; d < width; ++d)
+          score[at(static_cast<int>(s))] += scale * q.at({b, t, h, d}) * k.at({b, s, h, d});
       double most = -INFINITY, total = 0;
       for (double value : score) most = std::max(most, value);
       for (double value : score) total += std::exp(value - most);
@@ -382,8 +406,10 @@ class Interpreter {
         }
         for (std::int64_t d = 0; d < width && (of == 0 || of == 1); ++d) {
           const double slope = weight * (each - mean) * scale;
-          if (of == 0) y.at({b, t, h, d}) += slope * k.at({b, s, h, d});
-          else y.at({b, s, h, d}) += slope * q.at({b, t, h, d});
+          if (of == 0)
+            y.at({b, t, h, d}) += slope * k.at({b, s, h, d});
+          else
+            y.at({b, s, h, d}) += slope * q.at({b, t, h, d});
         }
       }
     });
@@ -395,15 +421,19 @@ class Interpreter {
     const Array& from = *x[0];
     Shape extent(at(f.count), -1);
     for (int i = 0; i < f.count; ++i)
-      if (at(i) + 1 < x.size() && x[at(i) + 1] != nullptr) extent[at(i)] = static_cast<std::int64_t>(x[at(i) + 1]->data[0]);
+      if (at(i) + 1 < x.size() && x[at(i) + 1] != nullptr)
+        extent[at(i)] = static_cast<std::int64_t>(x[at(i) + 1]->data[0]);
     for (std::size_t d = 0; d < from.shape.size(); ++d) {
       std::int64_t product = 1;
       int open = -1;
       for (int i = 0; i < f.count; ++i) {
         if (f.in_dim[i] != static_cast<int>(d)) continue;
-        if (extent[at(i)] >= 0) product *= extent[at(i)];
-        else if (open < 0) open = i;
-        else throw std::logic_error("oracle: two parts of a dim are open");
+        if (extent[at(i)] >= 0)
+          product *= extent[at(i)];
+        else if (open < 0)
+          open = i;
+        else
+          throw std::logic_error("oracle: two parts of a dim are open");
       }
       if (open >= 0) extent[at(open)] = from.shape[d] / product;
       if (open >= 0 ? product * extent[at(open)] != from.shape[d] : product != from.shape[d])
@@ -442,7 +472,8 @@ class Interpreter {
     Array y(shape);
     for_each_index(shape, [&](const Shape& i) {
       double v[3]{};
-      for (std::size_t k = 0; k < x.size(); ++k) v[k] = broadcast_at(graph.operand_node(id, static_cast<int>(k)), *x[k], i);
+      for (std::size_t k = 0; k < x.size(); ++k)
+        v[k] = broadcast_at(graph.operand_node(id, static_cast<int>(k)), *x[k], i);
       y.at(i) = apply(node, graph.operand_node(id, 0).dtype, v[0], v[1], v[2]);
     });
     return y;
@@ -450,39 +481,69 @@ class Interpreter {
 
   static double apply(const Node& node, tessera::DType from, double a, double b, double c) {
     switch (node.op) {
-      case Op::neg: return -a;
-      case Op::abs: return std::fabs(a);
-      case Op::exp: return std::exp(a);
-      case Op::log: return std::log(a);
-      case Op::sqrt: return std::sqrt(a);
-      case Op::rsqrt: return 1 / std::sqrt(a);
-      case Op::tanh: return std::tanh(a);
-      case Op::sigmoid: return 1 / (1 + std::exp(-a));
-      case Op::relu: return a > 0 ? a : 0;
-      case Op::gelu: return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
-      case Op::silu: return a / (1 + std::exp(-a));
-      case Op::sign: return a > 0 ? 1 : a < 0 ? -1 : 0;
-      case Op::logical_not: return a == 0;
+      case Op::neg:
+        return -a;
+      case Op::abs:
+        return std::fabs(a);
+      case Op::exp:
+        return std::exp(a);
+      case Op::log:
+        return std::log(a);
+      case Op::sqrt:
+        return std::sqrt(a);
+      case Op::rsqrt:
+        return 1 / std::sqrt(a);
+      case Op::tanh:
+        return std::tanh(a);
+      case Op::sigmoid:
+        return 1 / (1 + std::exp(-a));
+      case Op::relu:
+        return a > 0 ? a : 0;
+      case Op::gelu:
+        return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+      case Op::silu:
+        return a / (1 + std::exp(-a));
+      case Op::sign:
+        return a > 0 ? 1 : a < 0 ? -1 : 0;
+      case Op::logical_not:
+        return a == 0;
       case Op::cast:
         if (node.dtype == tessera::DType::bool_) return a != 0;
         return tessera::is_floating(from) && !tessera::is_floating(node.dtype) ? std::trunc(a) : a;
-      case Op::add: return a + b;
-      case Op::sub: return a - b;
-      case Op::mul: return a * b;
-      case Op::div: return tessera::is_floating(node.dtype) ? a / b : std::trunc(a / b);
-      case Op::pow: return std::pow(a, b);
-      case Op::minimum: return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
-      case Op::maximum: return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
-      case Op::equal: return a == b;
-      case Op::not_equal: return a != b;
-      case Op::less: return a < b;
-      case Op::less_equal: return a <= b;
-      case Op::greater: return a > b;
-      case Op::greater_equal: return a >= b;
-      case Op::logical_and: return a != 0 && b != 0;
-      case Op::logical_or: return a != 0 || b != 0;
-      case Op::select: return a != 0 ? b : c;
-      default: throw std::logic_error("oracle: an operation it does not know: " + std::to_string(static_cast<int>(node.op)));
+      case Op::add:
+        return a + b;
+      case Op::sub:
+        return a - b;
+      case Op::mul:
+        return a * b;
+      case Op::div:
+        return tessera::is_floating(node.dtype) ? a / b : std::trunc(a / b);
+      case Op::pow:
+        return std::pow(a, b);
+      case Op::minimum:
+        return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
+      case Op::maximum:
+        return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
+      case Op::equal:
+        return a == b;
+      case Op::not_equal:
+        return a != b;
+      case Op::less:
+        return a < b;
+      case Op::less_equal:
+        return a <= b;
+      case Op::greater:
+        return a > b;
+      case Op::greater_equal:
+        return a >= b;
+      case Op::logical_and:
+        return a != 0 && b != 0;
+      case Op::logical_or:
+        return a != 0 || b != 0;
+      case Op::select:
+        return a != 0 ? b : c;
+      default:
+        throw std::logic_error("oracle: an operation it does not know: " + std::to_string(static_cast<int>(node.op)));
     }
   }
 };

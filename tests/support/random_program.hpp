@@ -78,17 +78,26 @@ class RandomProgram {
   void grow() {
     switch (roll(12)) {
       case 0:
-      case 1: return unary();
+      case 1:
+        return unary();
       case 2:
       case 3:
-      case 4: return binary();
-      case 5: return reduce();
-      case 6: return contract();
-      case 7: return permute();
-      case 8: return split_or_merge();
-      case 9: return slice_or_concat();
-      case 10: return softmax();
-      default: return gather();
+      case 4:
+        return binary();
+      case 5:
+        return reduce();
+      case 6:
+        return contract();
+      case 7:
+        return permute();
+      case 8:
+        return split_or_merge();
+      case 9:
+        return slice_or_concat();
+      case 10:
+        return softmax();
+      default:
+        return gather();
     }
   }
   void unary() {
@@ -103,8 +112,8 @@ class RandomProgram {
       constexpr Op ops[] = {Op::add, Op::sub, Op::mul, Op::minimum, Op::maximum};
       const int choice = roll(6);
       const auto made = choice < 5 ? tessera::build::binary(ops[choice], a.value, b.value)
-                                   : tessera::build::select(tessera::build::binary(Op::less, a.value, b.value),
-                                                            a.value, b.value * 0.5);
+                                   : tessera::build::select(tessera::build::binary(Op::less, a.value, b.value), a.value,
+                                                            b.value * 0.5);
       values_.push_back({made, broadcast(a.shape, b.shape)});
       return;
     }
@@ -117,8 +126,10 @@ class RandomProgram {
     constexpr Op ops[] = {Op::sum, Op::max, Op::min};
     Shape shape;
     for (std::size_t d = 0; d < x.shape.size(); ++d)
-      if ((dims >> d & 1) == 0) shape.push_back(x.shape[d]);
-      else if (keep) shape.push_back(1);
+      if ((dims >> d & 1) == 0)
+        shape.push_back(x.shape[d]);
+      else if (keep)
+        shape.push_back(1);
     values_.push_back({tessera::build::reduce(ops[roll(3)], x.value, dims, keep), shape});
   }
   /// With a new argument that shares some of the dims: those are kept or summed.
@@ -198,8 +209,10 @@ class RandomProgram {
       for (int d = 0; d < rank; ++d) {
         f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
         f.out_dim[d] = static_cast<std::int8_t>(d <= first ? d : d - 1);
-        if (d == first + 1) shape.back() *= x.shape[static_cast<std::size_t>(d)];
-        else shape.push_back(x.shape[static_cast<std::size_t>(d)]);
+        if (d == first + 1)
+          shape.back() *= x.shape[static_cast<std::size_t>(d)];
+        else
+          shape.push_back(x.shape[static_cast<std::size_t>(d)]);
         ++f.count;
       }
     } else {
@@ -222,7 +235,10 @@ class RandomProgram {
     } else {
       const Item y = bounded(x);
       extent *= 2;
-      Node node{.op = Op::concat, .dtype = tessera::DType::f32, .rank = x.value.node().rank, .unit = x.value.node().unit,
+      Node node{.op = Op::concat,
+                .dtype = tessera::DType::f32,
+                .rank = x.value.node().rank,
+                .unit = x.value.node().unit,
                 .labels = tessera::pack_dim(d)};
       values_.push_back({x.value.make(node, {x.value.id, y.value.id}), shape});
     }

@@ -8,13 +8,12 @@
 #include <tuple>
 #include <vector>
 
+#include "oracle.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/value_and_grad.hpp>
 #include <tessera/graph/verify.hpp>
 #include <tessera/ops/ops.hpp>
-
-#include "oracle.hpp"
 
 namespace oracle {
 
@@ -26,7 +25,8 @@ struct Program {
   std::vector<GraphView> graphs;
   const tessera::PartitionSpec* specs;
 
-  Program(tessera::Module m, int arguments) : module(std::move(m)), argument_count(arguments), specs(module.specs.data()) {
+  Program(tessera::Module m, int arguments)
+      : module(std::move(m)), argument_count(arguments), specs(module.specs.data()) {
     for (const tessera::Graph& graph : module.graphs) graphs.push_back(graph.view());
   }
   explicit Program(const ProgramView& v)
@@ -42,10 +42,9 @@ struct Program {
   }
 };
 
-/// Traces F for arguments of these types as the test runs, and verifies the graph: quick to compile, and its errors can be
-/// caught. A function that assigns expressions to fields of a model is traced by the compiler alone: see compiled.
-template <class F, class... Args>
-Program trace() {
+/// Traces F for arguments of these types as the test runs, and verifies the graph: quick to compile, and its errors can
+/// be caught. A function that assigns expressions to fields of a model is traced by the compiler alone: see compiled.
+template <class F, class... Args> Program trace() {
   auto [module, arguments] = tessera::Trace<F, Args...>::trace();
   Program program(std::move(module), arguments);
   tessera::verify(program.view());
@@ -53,8 +52,7 @@ Program trace() {
 }
 
 /// The same program, traced by the compiler.
-template <class F, class... Args>
-Program compiled() {
+template <class F, class... Args> Program compiled() {
   constexpr ProgramView view = tessera::Traced<F, Args...>::program();
   static_assert(!tessera::find_defect(view));
   return Program(view);
@@ -76,8 +74,7 @@ inline void expect_near(const Array& got, const Array& want, double tolerance, c
 }
 
 /// d f / d argument k by central differences.
-template <class F>
-Array finite_difference(const F& f, std::vector<Array> arguments, std::size_t k, double h = 1e-5) {
+template <class F> Array finite_difference(const F& f, std::vector<Array> arguments, std::size_t k, double h = 1e-5) {
   Array slope(arguments[k].shape);
   for (std::size_t i = 0; i < slope.data.size(); ++i) {
     const double x = arguments[k].data[i];

@@ -9,8 +9,11 @@ namespace oracle {
 class UntypedProgram {
  public:
   tessera::Value argument(int rank, unsigned unit = 0, tessera::DType dtype = tessera::DType::f32) {
-    const Node node{.op = Op::argument, .dtype = dtype, .rank = static_cast<std::uint8_t>(rank),
-                    .unit = static_cast<std::uint8_t>(unit), .value = static_cast<double>(arguments_.size())};
+    const Node node{.op = Op::argument,
+                    .dtype = dtype,
+                    .rank = static_cast<std::uint8_t>(rank),
+                    .unit = static_cast<std::uint8_t>(unit),
+                    .value = static_cast<double>(arguments_.size())};
     arguments_.push_back({&module_, 0, module_.main().add(node), {}});
     return arguments_.back();
   }

@@ -58,8 +58,7 @@ struct BlockImpl : nn::Module {
         qkv(register_module("qkv", nn::Linear(features, 3 * features))),
         out(register_module("out", nn::Linear(features, features))),
         up(register_module("up", nn::Linear(features, 4 * features))),
-        down(register_module("down", nn::Linear(4 * features, features))),
-        heads(head_count) {}
+        down(register_module("down", nn::Linear(4 * features, features))), heads(head_count) {}
 
   Tensor forward(const Tensor& x, const Tensor& mask) {
     const auto batch = x.size(0), time = x.size(1), features = x.size(2), width = features / heads;

@@ -27,44 +27,50 @@ constexpr bool is_floating(DType type) {
 }
 
 namespace detail {
-template <class T>
-struct DTypeOf {};
-template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <>
-struct DTypeOf<std::int8_t> { static constexpr DType value = DType::i8; };
-template <>
-struct DTypeOf<std::int16_t> { static constexpr DType value = DType::i16; };
-template <>
-struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
-template <>
-struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
-template <>
-struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
-template <>
-struct DTypeOf<bool> { static constexpr DType value = DType::bool_; };
+template <class T> struct DTypeOf {};
+template <> struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <> struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <> struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <> struct DTypeOf<std::int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <> struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <> struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <> struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <> struct DTypeOf<bool> {
+  static constexpr DType value = DType::bool_;
+};
 }  // namespace detail
 
 /// A C++ type that a tensor can hold.
 template <class T>
 concept Element = requires { detail::DTypeOf<T>::value; };
 
-template <Element T>
-inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
+template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
 /// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
 
-/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and f16
-/// among them, `otherwise()` is called.
+/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
+/// f16 among them, `otherwise()` is called.
 template <DTypeSet Set = all_dtypes, class F, class G>
 constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
-#define TESSERA_DISPATCH(name, T)                                              \
-  if constexpr ((Set & set_of(DType::name)) != 0)                              \
+#define TESSERA_DISPATCH(name, T)                 \
+  if constexpr ((Set & set_of(DType::name)) != 0) \
     if (type == DType::name) return f.template operator()<T>();
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)

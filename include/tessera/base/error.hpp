@@ -11,26 +11,26 @@ namespace tessera {
 
 /// Stable ids of the errors that the library throws; docs/errors.md explains each.
 enum class errc : int {
-  capacity = 1,          ///< a fixed limit of the library was passed
-  mesh_axis = 2,         ///< an axis is unknown, named twice, or of a size below one
-  mesh_devices = 3,      ///< device ids don't fit the mesh
-  spec_axis = 4,         ///< a spec uses an axis twice, or one that the mesh lacks
-  spec_rank = 5,         ///< a spec has more entries than the tensor has dims
-  sharding_string = 6,   ///< a sharding string that can't be parsed
-  shape_mismatch = 7,    ///< operand shapes that an operation can't combine
-  rank_mismatch = 8,     ///< a rank that an operation can't take
-  dtype_mismatch = 9,    ///< an element type that an operation can't take
-  dim_range = 10,        ///< a dim or an index out of range
-  mesh_mismatch = 11,    ///< tensors of two meshes in one operation
-  not_divisible = 12,    ///< a size that must divide another and does not
-  empty_tensor = 13,     ///< a tensor that holds nothing was used
-  graph_invalid = 14,    ///< a graph or a plan broke its own rules (a defect of the library)
-  policy = 15,           ///< a reshard or a budget that the caller forbade
-  host_data = 16,        ///< host data whose size doesn't fit the tensor
-  file = 17,             ///< a file is missing, can't be read, or holds something else
-  option = 18,           ///< an option of a program that makes no sense
-  structure = 19,        ///< models, states or lists of layers whose structures differ
-  unsupported = 20,      ///< something the library does not do
+  capacity = 1,         ///< a fixed limit of the library was passed
+  mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
+  mesh_devices = 3,     ///< device ids don't fit the mesh
+  spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
+  spec_rank = 5,        ///< a spec has more entries than the tensor has dims
+  sharding_string = 6,  ///< a sharding string that can't be parsed
+  shape_mismatch = 7,   ///< operand shapes that an operation can't combine
+  rank_mismatch = 8,    ///< a rank that an operation can't take
+  dtype_mismatch = 9,   ///< an element type that an operation can't take
+  dim_range = 10,       ///< a dim or an index out of range
+  mesh_mismatch = 11,   ///< tensors of two meshes in one operation
+  not_divisible = 12,   ///< a size that must divide another and does not
+  empty_tensor = 13,    ///< a tensor that holds nothing was used
+  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
+  policy = 15,          ///< a reshard or a budget that the caller forbade
+  host_data = 16,       ///< host data whose size doesn't fit the tensor
+  file = 17,            ///< a file is missing, can't be read, or holds something else
+  option = 18,          ///< an option of a program that makes no sense
+  structure = 19,       ///< models, states or lists of layers whose structures differ
+  unsupported = 20,     ///< something the library does not do
 };
 
 /// What every error of the library derives from. `id()` is stable, what() is for people.
@@ -68,19 +68,19 @@ inline std::string join_text(std::initializer_list<TextPart> parts) {
   for (const TextPart& part : parts) out += part.view();
   return out;
 }
-[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) { throw error(id, join_text(parts)); }
+[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
+  throw error(id, join_text(parts));
+}
 }  // namespace detail
 
 /// Joins texts and numbers into one string.
-template <class... Parts>
-std::string concat_text(const Parts&... parts) {
+template <class... Parts> std::string concat_text(const Parts&... parts) {
   return detail::join_text({detail::TextPart(parts)...});
 }
 
 /// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
 /// ends the compilation at the line that holds the message.
-template <class... Parts>
-[[noreturn]] inline void fail(errc id, const Parts&... message) {
+template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
   detail::fail_with(id, {detail::TextPart(message)...});
 }
 

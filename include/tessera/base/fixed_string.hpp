@@ -9,8 +9,7 @@
 namespace tessera {
 
 /// A string literal as a template argument: `einsum<"bik,kj->bij">(x, w)`.
-template <std::size_t N>
-struct FixedString {
+template <std::size_t N> struct FixedString {
   char text[N]{};
   consteval FixedString(const char (&literal)[N]) {
     for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];

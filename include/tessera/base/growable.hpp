@@ -9,8 +9,7 @@ namespace tessera {
 
 /// A growing array of plain values for constant expressions, where std::vector takes several times as many of the steps
 /// that compilers bound. The interface is a part of std::vector's.
-template <class T>
-class Growable {
+template <class T> class Growable {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:

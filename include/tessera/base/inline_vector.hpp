@@ -10,8 +10,7 @@
 namespace tessera {
 
 /// A vector with its storage inside and a fixed capacity. A structural literal type: usable as a template argument.
-template <class T, std::size_t Capacity>
-struct InlineVector {
+template <class T, std::size_t Capacity> struct InlineVector {
   T items[Capacity]{};
   std::uint32_t count = 0;
 

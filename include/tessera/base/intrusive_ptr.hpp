@@ -25,8 +25,7 @@ class RefCounted {
 };
 
 /// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
-template <class T>
-class IntrusivePtr {
+template <class T> class IntrusivePtr {
  public:
   constexpr IntrusivePtr() = default;
   explicit IntrusivePtr(T* object) : object_(object) {

@@ -87,13 +87,16 @@ class DimClasses {
         if (dims.dims[d].size() != 1) continue;
         const auto f = static_cast<std::size_t>(dims.dims[d][0]);
         if (rule.kinds[f] == FactorKind::replicate) continue;  // slice, pad, concat: the dim changes its extent
-        if (first[f] < 0) first[f] = slot(owner, d);
-        else unify(first[f], slot(owner, d));
+        if (first[f] < 0)
+          first[f] = slot(owner, d);
+        else
+          unify(first[f], slot(owner, d));
       }
     };
     visit(rule.result, id);
     for (int i = 0; i < node.arity; ++i)
-      if (const int operand = graph_.operand(id, i); operand >= 0) visit(rule.operands[static_cast<std::size_t>(i)], operand);
+      if (const int operand = graph_.operand(id, i); operand >= 0)
+        visit(rule.operands[static_cast<std::size_t>(i)], operand);
   }
 };
 

@@ -10,8 +10,7 @@
 
 namespace tessera {
 
-template <class Tag, class... Operands>
-constexpr auto call(Source source, const Operands&... operands);
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
 
 struct AddTag;
 struct SubTag;
@@ -25,38 +24,48 @@ struct GreaterEqualTag;
 
 /// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
 /// There is no ==: equality of elements is ts::equal.
-template <class Self>
-struct Operators {
-  template <Operand B>
-  friend constexpr auto operator+(At<Self> a, const B& b) { return call<AddTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator+(const B& b, At<Self> a) { return call<AddTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator-(At<Self> a, const B& b) { return call<SubTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator-(const B& b, At<Self> a) { return call<SubTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator*(At<Self> a, const B& b) { return call<MulTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator*(const B& b, At<Self> a) { return call<MulTag>(a.source, b, a.value); }
-  template <Operand B>
-  friend constexpr auto operator/(At<Self> a, const B& b) { return call<DivTag>(a.source, a.value, b); }
-  template <NumberOperand B>
-  friend constexpr auto operator/(const B& b, At<Self> a) { return call<DivTag>(a.source, b, a.value); }
+template <class Self> struct Operators {
+  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
+    return call<AddTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
+    return call<AddTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
+    return call<SubTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
+    return call<SubTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
+    return call<MulTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
+    return call<MulTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
+    return call<DivTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
+    return call<DivTag>(a.source, b, a.value);
+  }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
-  template <Operand B>
-  friend constexpr auto operator<(At<Self> a, const B& b) { return call<LessTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator<=(At<Self> a, const B& b) { return call<LessEqualTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator>(At<Self> a, const B& b) { return call<GreaterTag>(a.source, a.value, b); }
-  template <Operand B>
-  friend constexpr auto operator>=(At<Self> a, const B& b) { return call<GreaterEqualTag>(a.source, a.value, b); }
+  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
+    return call<LessTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
+    return call<LessEqualTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
+    return call<GreaterTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
+    return call<GreaterEqualTag>(a.source, a.value, b);
+  }
 };
 
 /// A tensor that a traced function computes: a thin handle of a node.
-template <class T, int Rank>
-struct Sym : SymTag, Operators<Sym<T, Rank>> {
+template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
   using element = T;
   static constexpr int rank = Rank;
   Value value{};
@@ -67,21 +76,19 @@ struct Sym : SymTag, Operators<Sym<T, Rank>> {
 
 namespace detail {
 /// Operands of an expression, held by value: an expression returned from a function never dangles.
-template <class... Ts>
-struct Pack {};
-template <class T, class... Rest>
-struct Pack<T, Rest...> {
+template <class... Ts> struct Pack {};
+template <class T, class... Rest> struct Pack<T, Rest...> {
   T head;
   Pack<Rest...> tail;
 };
 
-template <class T>
-struct NodeCount { static constexpr int value = 1; };
+template <class T> struct NodeCount {
+  static constexpr int value = 1;
+};
 }  // namespace detail
 
 /// An operation that has not run yet. Assigned to a tensor, or given to eval, it is fused, planned and run.
-template <class Tag, class... Operands>
-struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
   using tag = Tag;
   using result = typename Tag::template result<typed_of<Operands>...>;
   using element = typename result::type;
@@ -95,25 +102,23 @@ struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
  private:
   template <class First, class... Rest>
   static constexpr detail::Pack<First, Rest...> pack(const First& first, const Rest&... rest) {
-    if constexpr (sizeof...(Rest) == 0) return {first, {}};
-    else return {first, pack(rest...)};
+    if constexpr (sizeof...(Rest) == 0)
+      return {first, {}};
+    else
+      return {first, pack(rest...)};
   }
 };
 
-template <class T, int Rank>
-class ShardedTensor;
+template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
-template <class Tag, class... Operands>
-struct NodeCount<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
   static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
 };
 
 /// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
-template <class T, int Rank>
-struct Evaluate {
-  template <class E>
-  static ShardedTensor<T, Rank> run(const E& expression);
+template <class T, int Rank> struct Evaluate {
+  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
 };
 }  // namespace detail
 
@@ -122,8 +127,7 @@ class TensorStorage;
 
 /// A tensor of static element type and rank, laid out over a mesh: an immutable value that shares its shards with its
 /// copies. Inside a trace it is a placeholder, which is why a model of tensors can be traced.
-template <class T, int Rank>
-class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
+template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
   static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
@@ -135,21 +139,21 @@ class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>>
   explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
 
   /// The value of a trace, kept as a field of a model.
-  template <SymOperand S>
-  constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
+  template <SymOperand S> constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
     static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename S::element, T>,
                   "tessera: this value has another element type than the tensor it is assigned to; cast it");
   }
   /// Runs the expression; inside a trace, records it.
-  template <ExprOperand E>
-  constexpr ShardedTensor(const E& expression) {
+  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
     static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename E::element, T>,
                   "tessera: this expression has another element type than the tensor it is assigned to; cast it");
     // Traces run in the compiler alone, so none of their code is generated.
-    if (std::is_constant_evaluated()) placeholder_ = lower(trace_of(expression), expression);
-    else *this = detail::Evaluate<T, Rank>::run(expression);
+    if (std::is_constant_evaluated())
+      placeholder_ = lower(trace_of(expression), expression);
+    else
+      *this = detail::Evaluate<T, Rank>::run(expression);
   }
 
   constexpr const Value& placeholder() const { return placeholder_; }
@@ -163,29 +167,33 @@ class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>>
 };
 
 /// The trace that an operand belongs to; a null module outside of any.
-template <Operand X>
-constexpr Value trace_of(const X& x) {
-  if constexpr (SymOperand<X>) return x.value;
-  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>) return x.placeholder();
-  else if constexpr (ExprOperand<X>) return trace_of(x.operands);
-  else return {};
+template <Operand X> constexpr Value trace_of(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x.value;
+  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
+    return x.placeholder();
+  else if constexpr (ExprOperand<X>)
+    return trace_of(x.operands);
+  else
+    return {};
 }
-template <class T, class... Rest>
-constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
+template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
   const Value own = trace_of(pack.head);
-  if constexpr (sizeof...(Rest) == 0) return own;
-  else return own.module != nullptr ? own : trace_of(pack.tail);
+  if constexpr (sizeof...(Rest) == 0)
+    return own;
+  else
+    return own.module != nullptr ? own : trace_of(pack.tail);
 }
 
 /// The node of an operand in the trace that `context` belongs to.
-template <Operand X>
-constexpr Value lower(Value context, const X& x) {
+template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
     return x.value.at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced())
-      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
-                              "pass it as an argument");
+      fail(errc::unsupported,
+           "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
+           "pass it as an argument");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
@@ -199,8 +207,10 @@ constexpr Value lower(Value context, const X& x) {
 }
 template <class Tag, class... Ts, class... Done>
 constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0) return Tag::emit(context, done...);
-  else return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
+  if constexpr (sizeof...(Ts) == 0)
+    return Tag::emit(context, done...);
+  else
+    return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
 }
 
 /// Most operations an expression of stored tensors may hold, counted as often as they are written.
@@ -208,8 +218,7 @@ inline constexpr int max_expression_nodes = 64;
 
 /// An operation on operands: a node when one of them is traced, an expression otherwise. `Tag` names the operation, its
 /// static attributes, its result type and how it is emitted.
-template <class Tag, class... Operands>
-constexpr auto call(Source source, const Operands&... operands) {
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
   using Result = typename Tag::template result<typed_of<Operands>...>;
   if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};

@@ -38,8 +38,8 @@ struct Instr {
 
 /// How one output of a fused kernel is written.
 enum class StoreKind : std::uint8_t {
-  element,     ///< every element, in the pass of its phase
-  row,         ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
+  element,  ///< every element, in the pass of its phase
+  row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
   /// Reduced with `op` into the output view, which repeats along the reduced dims (stride 0). A value at row or uniform
   /// level counts once a row, unless `along_row`.
   accumulate,
@@ -47,9 +47,9 @@ enum class StoreKind : std::uint8_t {
 
 struct Store {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;              ///< of an accumulation: sum, max, min
-  bool along_row = false;       ///< of an accumulation: the row dim is among the reduced ones
-  std::uint8_t instr = 0;       ///< the value stored
+  Op op = Op::sum;         ///< of an accumulation: sum, max, min
+  bool along_row = false;  ///< of an accumulation: the row dim is among the reduced ones
+  std::uint8_t instr = 0;  ///< the value stored
   DType dtype = DType::f32;
   friend constexpr bool operator==(const Store&, const Store&) = default;
 };
@@ -99,9 +99,9 @@ struct FusedCall {
   const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
   const double* uniforms = nullptr;
   /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
-  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in order,
-  /// indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is completed across
-  /// shards between passes.
+  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in
+  /// order, indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is
+  /// completed across shards between passes.
   int phase_begin = 0, phase_end = 1;
   double* row_values = nullptr;
   std::int64_t row_values_stride = 0;  ///< between reduces

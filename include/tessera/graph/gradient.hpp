@@ -12,7 +12,8 @@ namespace tessera {
 /// What the gradient rule of a row works with: one node of a graph that is being differentiated in reverse.
 class Gradient {
  public:
-  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants one.
+  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants
+  /// one.
   struct Sweep {
     Module* module;
     int graph;
@@ -114,8 +115,8 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const std::vecto
   return sweep;
 }
 
-/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in the
-/// full shape of the source. A source that the loss does not depend on gets zeros.
+/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
+/// the full shape of the source. A source that the loss does not depend on gets zeros.
 constexpr std::vector<std::int32_t> differentiate(Value loss, const std::vector<std::int32_t>& sources) {
   Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
   sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;

@@ -69,10 +69,12 @@ class Graph {
   std::int32_t heads_[buckets]{};  ///< 1 + the newest node of each bucket; 0: none
   Growable<std::int32_t> next_;    ///< the same for the older node in the bucket of each node
 
-  constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value, const std::int32_t* begin) const {
+  constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value,
+                      const std::int32_t* begin) const {
     if (x.op != y.op || x.dtype != y.dtype || x.rank != y.rank || x.unit != y.unit || x.arity != y.arity) return false;
     const Words other = std::bit_cast<Words>(x.labels);
-    if (other.a != words.a || other.b != words.b || other.c != words.c || std::bit_cast<std::uint64_t>(x.value) != value)
+    if (other.a != words.a || other.b != words.b || other.c != words.c ||
+        std::bit_cast<std::uint64_t>(x.value) != value)
       return false;
     for (int i = 0; i < x.arity; ++i)
       if (operands.data()[x.first + i] != begin[i]) return false;

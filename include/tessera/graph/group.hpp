@@ -57,8 +57,10 @@ class UnitWriter {
     for (std::int32_t g : groups_.order()) {
       const Grouper::Group& group = groups_.group(g);
       Unit unit;
-      if (group.fused) write_fused(unit, group);
-      else write_single(unit, group);
+      if (group.fused)
+        write_fused(unit, group);
+      else
+        write_single(unit, group);
       made_.units.push_back(unit);
     }
     return std::move(made_);
@@ -81,7 +83,8 @@ class UnitWriter {
     for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id)) {
       made_.members.push_back(id);
       // Any member of the whole space gives its shape; a reduction's operand does too.
-      if (groups_.form_of(id) == SpaceForm::element) unit.space = id;
+      if (groups_.form_of(id) == SpaceForm::element)
+        unit.space = id;
       else if (unit.space < 0 && groups_.kind(id) == OpKind::reduction &&
                groups_.space_of(graph_.operand(id, 0)) == group.space)
         unit.space = graph_.operand(id, 0);
@@ -106,7 +109,8 @@ class UnitWriter {
       if (!groups_.reads(id, i) || groups_.group_of(operand) == groups_.group_of(id)) continue;
       bool known = false;
       if (groups_.is_host(operand)) {
-        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k) known = known || made_.members.data()[k] == operand;
+        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k)
+          known = known || made_.members.data()[k] == operand;
         if (!known) made_.members.push_back(operand);
         continue;
       }
@@ -123,7 +127,8 @@ class UnitWriter {
   }
 
   constexpr UnitOperand fused_output(const Grouper::Group& group, std::int32_t id) const {
-    if (groups_.kind(id) != OpKind::reduction) return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
+    if (groups_.kind(id) != OpKind::reduction)
+      return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
     const Reduced reduced = Reduced::of(graph_[id]);
     const int operand = graph_.operand(id, 0);
     UnitOperand made;
@@ -151,13 +156,27 @@ class UnitWriter {
     const int id = group.last;
     unit.root = unit.space = id;
     switch (groups_.kind(id)) {
-      case OpKind::layout: unit.kind = UnitKind::layout; break;
-      case OpKind::indexed: unit.kind = UnitKind::indexed; break;
-      case OpKind::random: unit.kind = UnitKind::random; break;
-      case OpKind::constraint: unit.kind = UnitKind::constraint; break;
-      case OpKind::attention: unit.kind = UnitKind::attention; break;
-      case OpKind::control: unit.kind = UnitKind::repeat; break;
-      default: unit.kind = UnitKind::contraction; break;
+      case OpKind::layout:
+        unit.kind = UnitKind::layout;
+        break;
+      case OpKind::indexed:
+        unit.kind = UnitKind::indexed;
+        break;
+      case OpKind::random:
+        unit.kind = UnitKind::random;
+        break;
+      case OpKind::constraint:
+        unit.kind = UnitKind::constraint;
+        break;
+      case OpKind::attention:
+        unit.kind = UnitKind::attention;
+        break;
+      case OpKind::control:
+        unit.kind = UnitKind::repeat;
+        break;
+      default:
+        unit.kind = UnitKind::contraction;
+        break;
     }
     int rule_node = id;
     if (const int product = groups_.addition(id); product >= 0) {
@@ -174,9 +193,12 @@ class UnitWriter {
     if (unit.addend >= 0) add_operand({.node = unit.addend});
     unit.input_count = operand_count() - unit.first_input;
     unit.first_output = operand_count();
-    if (unit.kind == UnitKind::repeat) list_projections(id);
-    else if (group.count == 1) add_operand({.node = id});
-    else list_results(group);
+    if (unit.kind == UnitKind::repeat)
+      list_projections(id);
+    else if (group.count == 1)
+      add_operand({.node = id});
+    else
+      list_results(group);
     unit.output_count = operand_count() - unit.first_output;
   }
 
@@ -190,7 +212,8 @@ class UnitWriter {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
       if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
-      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k) add_operand({.operand = static_cast<std::int8_t>(k)});
+      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k)
+        add_operand({.operand = static_cast<std::int8_t>(k)});
       made_.operands.data()[first + dim_of(graph_[p])].node = p;
     }
   }

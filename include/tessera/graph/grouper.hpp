@@ -82,9 +82,7 @@ class Grouper {
   /// Of an add: the einsum that it absorbs, or -1.
   constexpr int addition(int id) const { return at(id).addition; }
   /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const {
-    return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0;
-  }
+  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0; }
   constexpr bool leaves_group(int id) const {
     if (at(id).is_output) return true;
     for (std::int32_t r = at(id).first_reader; r < at(id).last_reader; ++r)
@@ -113,7 +111,7 @@ class Grouper {
   Growable<Place> places_;
   Growable<Group> groups_;
   int group_count_ = 0;
-  std::size_t words_;             // of a set of groups
+  std::size_t words_;              // of a set of groups
   Growable<std::uint64_t> reach_;  // groups that a group depends on, one bit each
   Growable<std::uint64_t> alive_;
   Growable<std::int32_t> reads_, readers_, order_;
@@ -215,7 +213,8 @@ class Grouper {
     Group& made = groups_.data()[g];
     made.first = made.last = id;
     made.count = 1;
-    made.fused = own.addition < 0 && (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
+    made.fused = own.addition < 0 &&
+                 (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
     made.space = own.space;
     alive_.data()[g / 64] |= std::uint64_t{1} << (g % 64);
     if (made.fused && own.kind == OpKind::reduction) {
@@ -241,8 +240,9 @@ class Grouper {
     }
   }
 
-  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing that
-  /// this node does not, and nobody has read it yet or both read the same: no path leads out of the group and back.
+  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
+  /// that this node does not, and nobody has read it yet or both read the same: no path leads out of the group and
+  /// back.
   constexpr int group_to_join(int id) const {
     const Node& node = graph_.nodes[id];
     const OpRow& row = row_of(node.op);
@@ -303,7 +303,9 @@ class Grouper {
       for (std::uint64_t left = bits[w] & alive_.data()[w] & ~(a / 64 == w ? std::uint64_t{1} << (a % 64) : 0) &
                                 ~(b / 64 == w ? std::uint64_t{1} << (b % 64) : 0);
            left != 0; left &= left - 1)
-        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >> (b % 64) & 1) != 0)
+        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >>
+                 (b % 64) &
+             1) != 0)
           return true;
     return false;
   }
@@ -312,7 +314,8 @@ class Grouper {
     if (!groups_.data()[b].has_reduced) return false;
     for (std::int32_t id = groups_.data()[a].first; id >= 0; id = at(id).next)
       for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced) return true;
+        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced)
+          return true;
     return false;
   }
   constexpr bool all_elements(const Group& group) const {
@@ -321,8 +324,9 @@ class Grouper {
     return true;
   }
   static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
-    return outer.space.has_row(inner.space) ? SpaceForm::row
-           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed : SpaceForm::element;
+    return outer.space.has_row(inner.space)            ? SpaceForm::row
+           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
+                                                       : SpaceForm::element;
   }
   /// The space that two groups share when the members of the smaller are at most one value a row; rank -1 when none.
   constexpr Space joint_space(const Group& a, const Group& b, SpaceForm& a_form, SpaceForm& b_form) const {

@@ -18,8 +18,7 @@ class FusedWriter {
 
  public:
   constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
-      : graph_(graph), units_(units), u_(u), unit_(units[u]) {
-  }
+      : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
 
   constexpr Fused write() {
     fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
@@ -78,7 +77,9 @@ class FusedWriter {
     for (int k = 0; k < unit_.uniform_count; ++k)
       if (units_.members[unit_.first_uniform + k] == operand) {
         if (uniform_of_[k] < 0)
-          uniform_of_[k] = add({.kind = InstrKind::uniform, .dtype = graph_[operand].dtype, .level = Level::uniform,
+          uniform_of_[k] = add({.kind = InstrKind::uniform,
+                                .dtype = graph_[operand].dtype,
+                                .level = Level::uniform,
                                 .a = static_cast<std::uint8_t>(k)});
         return uniform_of_[k];
       }
@@ -86,8 +87,10 @@ class FusedWriter {
     for (int i = 0; i < unit_.input_count; ++i) {
       if (!same_operand(units_.input(u_, i), wanted)) continue;
       if (load_of_[i] < 0)
-        load_of_[i] = add({.kind = InstrKind::load, .dtype = graph_[operand].dtype,
-                           .level = fused_.input_in_row[i] ? Level::element : Level::row, .a = static_cast<std::uint8_t>(i)});
+        load_of_[i] = add({.kind = InstrKind::load,
+                           .dtype = graph_[operand].dtype,
+                           .level = fused_.input_in_row[i] ? Level::element : Level::row,
+                           .a = static_cast<std::uint8_t>(i)});
       return load_of_[i];
     }
     fail(errc::graph_invalid, "[group] operand: a fused node reads a value that its unit does not list");
@@ -103,7 +106,9 @@ class FusedWriter {
     const int id = member(m);
     const Node& node = graph_[id];
     const OpKind kind = row_of(node.op).kind;
-    Instr instr{.kind = InstrKind::compute, .op = node.op, .dtype = node.dtype,
+    Instr instr{.kind = InstrKind::compute,
+                .op = node.op,
+                .dtype = node.dtype,
                 .level = form(id) == SpaceForm::element ? Level::element : Level::row};
     if (kind == OpKind::index) {
       int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
@@ -197,7 +202,8 @@ struct ProgramUnits {
         if (units.units[u].kind != UnitKind::fused) continue;
         const Fused fused = lower_fused(views[g], units.view(), static_cast<int>(u));
         int kernel = 0;
-        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused)) ++kernel;
+        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused))
+          ++kernel;
         if (kernel == static_cast<int>(kernels.size())) kernels.push_back(fused);
         units.units[u].kernel = kernel;
         units.units[u].phases = fused.phases;
@@ -218,8 +224,7 @@ struct ProgramUnits {
 };
 
 /// The units of a program as constants.
-template <UnitsSize Size>
-struct FrozenUnits {
+template <UnitsSize Size> struct FrozenUnits {
   Unit units[static_cast<std::size_t>(Size.units) + 1]{};
   UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
@@ -231,7 +236,8 @@ struct FrozenUnits {
   UnitsSize used{};
 
   constexpr explicit FrozenUnits(const ProgramUnits& made) : used(made.size()) {
-    if (used.kernels > Size.kernels) fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
+    if (used.kernels > Size.kernels)
+      fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
     for (int g = 0; g < Size.graphs; ++g) {
       const Units& from = made.graphs[static_cast<std::size_t>(g)];
       int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
@@ -245,8 +251,7 @@ struct FrozenUnits {
     for (int k = 0; k < used.kernels; ++k) kernels[k] = made.kernels[static_cast<std::size_t>(k)];
   }
   /// The same without the room that was not needed.
-  template <UnitsSize Larger>
-  constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
+  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
     for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
     for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
     for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
@@ -258,7 +263,8 @@ struct FrozenUnits {
     }
   }
   constexpr UnitsView graph(int g) const {
-    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g], members + member_begin[g]};
+    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g],
+            members + member_begin[g]};
   }
 };
 

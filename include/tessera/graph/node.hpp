@@ -21,11 +21,11 @@ struct Node {
   Op op = Op::constant;
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
-  std::uint8_t unit = 0;      ///< bit d: dim d has extent 1 whatever the program runs on
-  std::uint16_t arity = 0;    ///< number of operands
-  std::int32_t first = 0;     ///< where they begin in the graph's operand list; an operand of -1 is absent
+  std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
+  std::uint16_t arity = 0;  ///< number of operands
+  std::int32_t first = 0;   ///< where they begin in the graph's operand list; an operand of -1 is absent
   Labels labels{};
-  double value = 0;           ///< a constant's number; the index of an argument, a spec or a body
+  double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
   Source source{};
   std::uint64_t hash = 0;
 

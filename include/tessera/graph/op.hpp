@@ -16,15 +16,43 @@ enum class Op : std::uint8_t {
   iota,      ///< the index along one dim, shaped like the operand
   random,    ///< counter-based random numbers on the global index, shaped like the operand
   // Elementwise, one operand.
-  neg, abs, exp, log, sqrt, rsqrt, tanh, sigmoid, relu, gelu, silu, sign, logical_not, cast,
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  tanh,
+  sigmoid,
+  relu,
+  gelu,
+  silu,
+  sign,
+  logical_not,
+  cast,
   // Elementwise, two operands.
-  add, sub, mul, div, pow, minimum, maximum, equal, not_equal, less, less_equal, greater, greater_equal, logical_and,
+  add,
+  sub,
+  mul,
+  div,
+  pow,
+  minimum,
+  maximum,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
   logical_or,
   // Elementwise, three operands: a condition, the value where it holds, the value where it does not.
   select,
   broadcast,  ///< the first operand spread over the shape of the second
   // Reductions over a set of dims.
-  sum, max, min,
+  sum,
+  max,
+  min,
   // The rest.
   einsum,     ///< a contraction of two operands over labels
   rearrange,  ///< the same elements under another split, order and merge of dims
@@ -36,9 +64,9 @@ enum class Op : std::uint8_t {
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values
-  constraint, ///< the operand, laid out as a spec says
-  repeat,     ///< a body run once a layer, on carried values and stacked ones
-  project,    ///< one output of an operand that has several
+  constraint,      ///< the operand, laid out as a spec says
+  repeat,          ///< a body run once a layer, on carried values and stacked ones
+  project,         ///< one output of an operand that has several
   count_
 };
 

@@ -36,27 +36,27 @@ concept Operand = TensorOperand<T> || NumberOperand<T>;
 
 /// Element type and rank of a result, known at compile time. A number has the type `Number` and rank 0.
 struct Number {};
-template <class T, int Rank>
-struct Typed {
+template <class T, int Rank> struct Typed {
   using type = T;
   static constexpr int rank = Rank;
 };
 
 namespace detail {
-template <class T>
-struct TypedOf { using result = Typed<typename T::element, T::rank>; };
-template <NumberOperand T>
-struct TypedOf<T> { using result = Typed<Number, 0>; };
+template <class T> struct TypedOf {
+  using result = Typed<typename T::element, T::rank>;
+};
+template <NumberOperand T> struct TypedOf<T> {
+  using result = Typed<Number, 0>;
+};
 }  // namespace detail
-template <Operand T>
-using typed_of = typename detail::TypedOf<T>::result;
+template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 
 /// Catches the user's line in an operator call, which has no room for a default argument.
-template <class T>
-struct At {
+template <class T> struct At {
   const T& value;
   Source source;
-  constexpr At(const T& v, std::source_location at = std::source_location::current()) : value(v), source(Source::from(at)) {}
+  constexpr At(const T& v, std::source_location at = std::source_location::current())
+      : value(v), source(Source::from(at)) {}
 };
 
 }  // namespace tessera

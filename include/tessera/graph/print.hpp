@@ -53,8 +53,11 @@ inline std::string rearrange_text(const GraphView& graph, int id) {
     }
     return text;
   };
-  return side(graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) + " -> " +
-         side(graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
 }
 
 /// What a node is besides its operation and operands; empty when it is nothing.
@@ -72,26 +75,32 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
         if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
       return text + (reduced.keep ? ", keepdims" : "");
     }
-    case OpKind::contraction: return einsum_text(graph, id);
-    case OpKind::layout: return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
-    case OpKind::index: return std::to_string(dim_of(node));
+    case OpKind::contraction:
+      return einsum_text(graph, id);
+    case OpKind::layout:
+      return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
+    case OpKind::index:
+      return std::to_string(dim_of(node));
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
-      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") + std::to_string(draw.stream);
+      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+             std::to_string(draw.stream);
     }
     case OpKind::attention: {
       const AttentionForm form = AttentionForm::of_node(node);
       const std::string of = node.op != Op::attention_grad ? "" : form.of == 0 ? "q" : form.of == 1 ? "k" : "v";
       return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
     }
-    case OpKind::constraint: return program.specs[node.index()].text();
+    case OpKind::constraint:
+      return program.specs[node.index()].text();
     case OpKind::control: {
       if (node.op == Op::project) return std::to_string(dim_of(node));
       const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked}, " stacked",
-                         repeat.reverse ? ", last to first" : "");
+      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked},
+                         " stacked", repeat.reverse ? ", last to first" : "");
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -118,9 +127,12 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
   for (int i = 0; i < node.arity; ++i) {
     const int operand = graph.operand(id, i);
     if (i > 0) text += ", ";
-    if (operand < 0) text += '-';
-    else if (graph[operand].op == Op::constant) text += detail::number_text(graph[operand].value);
-    else text += concat_text("%", operand);
+    if (operand < 0)
+      text += '-';
+    else if (graph[operand].op == Op::constant)
+      text += detail::number_text(graph[operand].value);
+    else
+      text += concat_text("%", operand);
   }
   if (node.arity > 0) text += ')';
   if (node.source.line != 0) text += "  " + node.source.text();
@@ -151,7 +163,8 @@ inline std::string dot_of(const ProgramView& program) {
   std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
   for (int g = 0; g < program.graph_count; ++g) {
     const GraphView& graph = program.graphs[g];
-    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g), "\";\n");
+    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g),
+                        "\";\n");
     for (int id = 0; id < graph.size; ++id) {
       text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
       if (graph[id].op != Op::repeat) text += "\\n" + detail::type_text(graph[id]);
@@ -167,7 +180,8 @@ inline std::string dot_of(const ProgramView& program) {
                           " [shape=plaintext, label=\"result ", k, "\"];\n");
     text += "  }\n";
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::repeat) text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
+      if (graph[id].op == Op::repeat)
+        text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
   }
   return text + "}\n";
 }

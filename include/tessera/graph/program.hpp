@@ -32,8 +32,7 @@ struct ProgramSize {
 };
 
 /// A traced program as a constant: arrays of exactly the right size.
-template <ProgramSize Size>
-struct FrozenProgram {
+template <ProgramSize Size> struct FrozenProgram {
   Node nodes[static_cast<std::size_t>(Size.nodes) + 1]{};
   std::int32_t operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t outputs[static_cast<std::size_t>(Size.outputs) + 1]{};

@@ -17,8 +17,12 @@ constexpr Node stacked_type(Node inner) {
   return inner;
 }
 constexpr Node argument_node(const Node& type, int index) {
-  return {.op = Op::argument, .dtype = type.dtype, .rank = type.rank, .unit = type.unit,
-          .value = static_cast<double>(index), .source = type.source};
+  return {.op = Op::argument,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(index),
+          .source = type.source};
 }
 
 }  // namespace build
@@ -33,8 +37,9 @@ constexpr bool recomputed(const Node& node) {
          node.op == Op::rearrange || node.op == Op::slice;
 }
 
-/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of the
-/// forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward repeat.
+/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
+/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
+/// repeat.
 class RepeatGradient {
  public:
   constexpr explicit RepeatGradient(Gradient& r)
@@ -56,15 +61,15 @@ class RepeatGradient {
   Repeat shape_;
   int forward_size_;
   int copy_ = 0, backward_ = 0;
-  std::vector<std::int32_t> arguments_;        // node of each argument of the body, -1 when it is not used
-  std::vector<int> cotangent_output_;          // body outputs whose cotangent flows in...
-  std::vector<std::int32_t> cotangent_node_;   // ...and its argument node in the copy
-  std::vector<std::int32_t> argument_grad_;    // gradient of each argument in the copy, -1: none
-  std::vector<int> summed_;                    // invariants that want a gradient
-  std::vector<int> stacked_grad_;              // stacked arguments that want a gradient
+  std::vector<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  std::vector<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  std::vector<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  std::vector<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  std::vector<int> summed_;                   // invariants that want a gradient
+  std::vector<int> stacked_grad_;             // stacked arguments that want a gradient
   std::vector<std::uint8_t> needed_;
   std::vector<int> used_stacked_, used_invariant_;
-  std::vector<std::int32_t> residual_;         // forward nodes kept for every layer
+  std::vector<std::int32_t> residual_;  // forward nodes kept for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
@@ -111,8 +116,10 @@ class RepeatGradient {
       const Value target = in(copy_, id);
       const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
       argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
-      if (i >= stacked_end()) summed_.push_back(i);
-      else if (i >= carried()) stacked_grad_.push_back(i);
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
     }
   }
 
@@ -130,9 +137,12 @@ class RepeatGradient {
     for (int id = 0; id < forward_size_; ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy[id])) continue;
       const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
-      if (index >= stacked_end()) used_invariant_.push_back(index);
-      else if (index >= carried()) used_stacked_.push_back(index);
-      else residual_.push_back(id);
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
     }
     count_layers();
   }
@@ -223,8 +233,10 @@ class RepeatGradient {
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
 
-    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count), !shape_.reverse};
-    Node node{.op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
+    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count),
+                      !shape_.reverse};
+    Node node{
+        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
     int output = 0;
     for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));

@@ -23,7 +23,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   random,
-  attention,    ///< softmax(q k) v by tiles, and its gradients
+  attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
   control,  ///< repeat and its projections
 };
@@ -65,9 +65,9 @@ struct FactorRule {
 struct ShapeContext {
   GraphView graph;
   int id = 0;
-  const Shape* shapes = nullptr;          ///< by node
-  const double* numbers = nullptr;        ///< by node, for host scalars
-  const Shape* arguments = nullptr;       ///< by argument index
+  const Shape* shapes = nullptr;     ///< by node
+  const double* numbers = nullptr;   ///< by node, for host scalars
+  const Shape* arguments = nullptr;  ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
@@ -89,21 +89,21 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
-  GradientRule gradient = nullptr;  ///< null: the result does not depend smoothly on any operand
+  GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
-  std::uint8_t flops = 1;        ///< an element of the result
-  std::uint8_t shape_only = 0;   ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;        ///< nodes of this operation with equal operands are made in one unit
+  std::uint8_t flops = 1;                    ///< an element of the result
+  std::uint8_t shape_only = 0;               ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;            ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;                  ///< nodes of this operation with equal operands are made in one unit
 };
 
-/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been traced
-/// needs no gradients any more, and must not pay for their code.
+/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been
+/// traced needs no gradients any more, and must not pay for their code.
 constexpr const OpRow& row_of(Op op);
 constexpr GradientRule gradient_of(Op op);
 
-/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels as
-/// a uniform.
+/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
+/// as a uniform.
 constexpr bool is_host_source(Op op) {
   return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent;
 }

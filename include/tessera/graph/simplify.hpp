@@ -76,8 +76,13 @@ class PadsToConcat {
       covered += parts_[at].size;
     }
     if (covered != extent || ordered.size() != parts_.size()) return -1;
-    return graph_.add({.op = Op::concat, .dtype = node.dtype, .rank = node.rank, .unit = node.unit, .labels = pack_dim(dim_),
-                       .source = node.source}, ordered.data(), static_cast<int>(ordered.size()));
+    return graph_.add({.op = Op::concat,
+                       .dtype = node.dtype,
+                       .rank = node.rank,
+                       .unit = node.unit,
+                       .labels = pack_dim(dim_),
+                       .source = node.source},
+                      ordered.data(), static_cast<int>(ordered.size()));
   }
 
  private:
@@ -127,7 +132,8 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
     const std::int32_t* const own = graph.operands.data() + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node)) result = operands[0];
+    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
+      result = operands[0];
     left_dead = left_dead || result >= 0;
     if (result < 0) result = made.add(node, operands, node.arity);
     if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)

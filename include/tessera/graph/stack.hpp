@@ -14,28 +14,31 @@ namespace detail {
 /// Lists the values behind the placeholders of a traced structure.
 struct CollectValues {
   std::vector<Value> values;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) values.push_back(leaf.value);
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>) values.push_back(leaf.placeholder());
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.value);
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.placeholder());
   }
   constexpr void enter_stack(const auto&) { fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack"); }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
 
-/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the program's.
+/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
+/// program's.
 struct BindArguments {
   Module* module;
   int body;
   int next;
   bool sliced;  ///< the values outside have a leading dim of layers
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
       Value outer;
-      if constexpr (SymOperand<Leaf>) outer = leaf.value;
-      else outer = leaf.placeholder();
+      if constexpr (SymOperand<Leaf>)
+        outer = leaf.value;
+      else
+        outer = leaf.placeholder();
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -47,7 +50,8 @@ struct BindArguments {
       // Numbers of the program are sources: the body has nodes of its own for them.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        fail(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
+        fail(errc::unsupported,
+             "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }
@@ -83,15 +87,17 @@ constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
   bind.sliced = false;
   std::tuple<Extra...> captured(extra...);
   for_each_leaf(captured, bind);
-  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X { return layer(carried, std::get<I>(captured)...); }
-  (std::index_sequence_for<Extra...>{});
+  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X {
+    return layer(carried, std::get<I>(captured)...);
+  }(std::index_sequence_for<Extra...>{});
   const Value full = build::broadcast(result.value, carried.value);
   module->graph(body).outputs.push_back(full.id);
 
   const Repeat repeat{1, static_cast<std::uint8_t>(stacked.values.size()), false};
   const Source source = full.node().source;  // a call of a stack has no line of its own
   Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
-  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())), source};
+  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
+                   source};
   return X(build::project(made, 0, x.value.node()));
 }
 

@@ -20,8 +20,7 @@ struct BindProgram {
   int next = 0;
   bool in_stack = false;
 
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Graph& graph = module->main();
     Node node{.value = static_cast<double>(next++)};
     if constexpr (std::is_same_v<Leaf, Dim>) {
@@ -38,8 +37,7 @@ struct BindProgram {
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
-  template <class S>
-  constexpr void enter_stack(S& stack) {
+  template <class S> constexpr void enter_stack(S& stack) {
     if (in_stack) fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack");
     stack.layers().resize(1);
     in_stack = true;
@@ -51,11 +49,12 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) value = leaf.value;
-    else value = leaf.placeholder();
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else
+      value = leaf.placeholder();
     if (value.module == nullptr)
       fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
     module->main().outputs.push_back(value.id);
@@ -66,50 +65,58 @@ struct CollectOutputs {
 };
 
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
-template <class A>
-struct TracedArgument { using type = A; };
-template <class T, int R>
-struct TracedArgument<ShardedTensor<T, R>> { using type = Sym<T, R>; };
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
 
 /// A result as the caller sees it.
-template <class R>
-struct FinalResult { using type = R; };
-template <class T, int R>
-struct FinalResult<Sym<T, R>> { using type = ShardedTensor<T, R>; };
-template <class... Ts>
-struct FinalResult<std::tuple<Ts...>> { using type = std::tuple<typename FinalResult<Ts>::type...>; };
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
 
 /// Expressions over placeholders become part of the trace.
-template <class R>
-constexpr auto settle(const R& result) {
+template <class R> constexpr auto settle(const R& result) {
   if constexpr (ExprOperand<R>) {
     return Sym<typename R::element, R::rank>(lower(trace_of(result), result));
   } else if constexpr (is_tuple_v<R>) {
-    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); }, result);
+    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); },
+                      result);
   } else {
     return result;
   }
 }
 
-template <class T>
-struct SymFor;
-template <class T, int R>
-struct SymFor<ShardedTensor<T, R>> { using type = Sym<T, R>; };
+template <class T> struct SymFor;
+template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
 
 template <class F, class Tuple, std::size_t... I>
 constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (std::is_empty_v<F>) return settle(F{}(std::get<I>(arguments)...));
-  else return std::tuple<>();  // Trace says what is wrong
+  if constexpr (std::is_empty_v<F>)
+    return settle(F{}(std::get<I>(arguments)...));
+  else
+    return std::tuple<>();  // Trace says what is wrong
 }
 
 }  // namespace detail
 
 /// How a function is traced for arguments of these types.
-template <class F, class... Args>
-struct Trace {
-  static_assert(std::is_empty_v<F>, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+template <class F, class... Args> struct Trace {
+  static_assert(std::is_empty_v<F>,
+                "tessera: a traced function must not capture anything; pass what it needs as arguments");
   using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-  using traced_result = decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
+  using traced_result =
+      decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
   using result = typename detail::FinalResult<traced_result>::type;
 
   static constexpr std::pair<Module, int> trace() {
@@ -127,8 +134,7 @@ struct Trace {
 };
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
-template <class F, class... Args>
-struct Traced : Trace<F, Args...> {
+template <class F, class... Args> struct Traced : Trace<F, Args...> {
   static constexpr auto sizes = [] {
     const auto made = Traced::trace();
     return std::pair(ProgramSize::of(made.first), made.second);

@@ -10,10 +10,9 @@
 
 namespace tessera {
 
-/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the work
-/// of one evaluation.
-template <class Traced>
-struct TracedUnits {
+/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the
+/// work of one evaluation.
+template <class Traced> struct TracedUnits {
   static constexpr int graph_count = static_cast<int>(Traced::graphs.size());
   static constexpr FrozenUnits<UnitsSize::bound(Traced::graphs.data(), graph_count)> roomy{
       ProgramUnits(Traced::graphs.data(), graph_count)};

@@ -12,46 +12,41 @@
 
 namespace tessera {
 
-template <class Block>
-class Stack;
+template <class Block> class Stack;
 
 namespace detail {
 
 template <class T>
-inline constexpr bool is_leaf_v = StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <class T>
-inline constexpr bool is_stack_v = false;
-template <class B>
-inline constexpr bool is_stack_v<Stack<B>> = true;
-template <class T>
-inline constexpr bool is_tuple_v = false;
-template <class... Ts>
-inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
-template <class T>
-inline constexpr bool is_array_v = false;
-template <class T, std::size_t N>
-inline constexpr bool is_array_v<std::array<T, N>> = true;
+inline constexpr bool is_leaf_v =
+    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <class T> inline constexpr bool is_stack_v = false;
+template <class B> inline constexpr bool is_stack_v<Stack<B>> = true;
+template <class T> inline constexpr bool is_tuple_v = false;
+template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
+template <class T> inline constexpr bool is_array_v = false;
+template <class T, std::size_t N> inline constexpr bool is_array_v<std::array<T, N>> = true;
 
 struct AnyField {
-  template <class T>
-  constexpr operator T() const;
+  template <class T> constexpr operator T() const;
 };
-template <class T, class... Fields>
-constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; }) return field_count<T, Fields..., AnyField>();
-  else return static_cast<int>(sizeof...(Fields));
+template <class T, class... Fields> constexpr int field_count() {
+  if constexpr (requires { T{Fields{}..., AnyField{}}; })
+    return field_count<T, Fields..., AnyField>();
+  else
+    return static_cast<int>(sizeof...(Fields));
 }
 
 /// A field that a model can't have: its run-time value would be ignored by the trace.
 template <class Field>
-inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> || is_array_v<Field> ||
-                                         (std::is_aggregate_v<Field> && std::is_class_v<Field>);
+inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> ||
+                                         is_array_v<Field> || (std::is_aggregate_v<Field> && std::is_class_v<Field>);
 
 /// Calls f(field) for every field of a plain struct.
-template <class T, class F>
-constexpr void for_each_field(T& object, F&& f) {
+template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
   constexpr int n = field_count<std::remove_const_t<T>>();
-  static_assert(n <= 16, "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+  static_assert(n <= 16,
+                "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+  // clang-format off
   if constexpr (n == 1) { auto& [a] = object; f(a); }
   else if constexpr (n == 2) { auto& [a, b] = object; f(a); f(b); }
   else if constexpr (n == 3) { auto& [a, b, c] = object; f(a); f(b); f(c); }
@@ -87,22 +82,21 @@ constexpr void for_each_field(T& object, F&& f) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
     f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q); f(r);
   }
+  // clang-format on
 }
 
 }  // namespace detail
 
-/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is one
-/// repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
-template <class Block>
-class Stack {
+/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
+/// one repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
+template <class Block> class Stack {
  public:
   using block = Block;
 
   constexpr Stack() = default;
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i).
-  template <class Make>
-  Stack(int n, Make&& make) {
+  template <class Make> Stack(int n, Make&& make) {
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -114,8 +108,7 @@ class Stack {
   constexpr const std::vector<Block>& layers() const { return layers_; }
 
   /// x through every layer: layer(x, extra...) for each. The result has the type of x.
-  template <SymOperand X, class... Extra>
-  constexpr X operator()(const X& x, const Extra&... extra) const;
+  template <SymOperand X, class... Extra> constexpr X operator()(const X& x, const Extra&... extra) const;
 
  private:
   std::vector<Block> layers_;
@@ -124,8 +117,7 @@ class Stack {
 /// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
 /// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
 /// with enter_layer(i) before each.
-template <class T, class Visitor>
-constexpr void for_each_leaf(T& object, Visitor& visitor) {
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
   using U = std::remove_const_t<T>;
   if constexpr (detail::is_leaf_v<U>) {
     visitor.leaf(object);
@@ -137,14 +129,16 @@ constexpr void for_each_leaf(T& object, Visitor& visitor) {
     }
     visitor.leave_stack();
   } else if constexpr (detail::is_tuple_v<U>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) { (for_each_leaf(std::get<I>(object), visitor), ...); }
-    (std::make_index_sequence<std::tuple_size_v<U>>());
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (for_each_leaf(std::get<I>(object), visitor), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>());
   } else if constexpr (detail::is_array_v<U>) {
     for (auto& item : object) for_each_leaf(item, visitor);
   } else {
-    static_assert(detail::is_model_field_v<U>,
-                  "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
-                  "number; a field of another type would be ignored by the trace: make it a template parameter");
+    static_assert(
+        detail::is_model_field_v<U>,
+        "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
+        "number; a field of another type would be ignored by the trace: make it a template parameter");
     if constexpr (detail::is_model_field_v<U> && !std::is_empty_v<U>)
       detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
   }

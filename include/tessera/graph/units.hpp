@@ -25,17 +25,18 @@ struct UnitOperand {
 
 struct Unit {
   UnitKind kind = UnitKind::fused;
-  std::int32_t root = -1;         ///< the node; of a fused unit, its last member
-  std::int32_t space = -1;        ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
-  std::int32_t kernel = -1;       ///< of a fused unit: its kernel in the program's table
-  std::int32_t addend = -1;       ///< of a contraction: a value of the result's shape that it is added to, its last input
-  std::int32_t first_input = 0, input_count = 0;    ///< values read, in the list of operands
-  std::int32_t first_output = 0, output_count = 0;  ///< values made; of a repeat, its projections by output
+  std::int32_t root = -1;  ///< the node; of a fused unit, its last member
+  std::int32_t space =
+      -1;  ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
+  std::int32_t kernel = -1;  ///< of a fused unit: its kernel in the program's table
+  std::int32_t addend = -1;  ///< of a contraction: a value of the result's shape that it is added to, its last input
+  std::int32_t first_input = 0, input_count = 0;      ///< values read, in the list of operands
+  std::int32_t first_output = 0, output_count = 0;    ///< values made; of a repeat, its projections by output
   std::int32_t first_member = 0, member_count = 0;    ///< nodes of a fused unit, in the list of members
   std::int32_t first_uniform = 0, uniform_count = 0;  ///< host scalars that its kernel takes, in the same list
-  std::uint8_t rank = 0;          ///< of the iteration space
-  std::uint8_t phases = 1;        ///< passes over a row; with more than one, the row dim is reduced between them
-  std::uint8_t phase_reduces = 0; ///< reductions along the row whose results later passes read
+  std::uint8_t rank = 0;                              ///< of the iteration space
+  std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
+  std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
 };
 
 /// The units of one graph, in an order in which they can run.

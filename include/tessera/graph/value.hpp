@@ -46,8 +46,8 @@ namespace build {
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
   // Dims that extend in an operand, moved to where they lie in the result.
-  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) |
-                           (~y.unit & ((1u << y.rank) - 1)) << (made.rank - y.rank);
+  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) | (~y.unit & ((1u << y.rank) - 1))
+                                                                                          << (made.rank - y.rank);
   made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
 }
 
@@ -55,9 +55,7 @@ constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
   return x.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-constexpr bool is_predicate(Op op) {
-  return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not;
-}
+constexpr bool is_predicate(Op op) { return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not; }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
   Node made{.op = op, .dtype = is_predicate(op) ? DType::bool_ : a.dtype};
@@ -109,7 +107,8 @@ constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
 
 /// `sizes[f]` is the node of factor f's size, -1 where it is inferred.
 constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes) {
-  Node made{.op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
+  Node made{
+      .op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {
@@ -185,7 +184,8 @@ constexpr Value shape_source(Value x) {
 constexpr Value broadcast(Value x, Value like) {
   if (same_static_shape(x.node(), like.node())) return x;
   like = shape_source(like);
-  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit}, {x.id, like.id});
+  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
+                {x.id, like.id});
 }
 
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
@@ -209,8 +209,9 @@ constexpr Value extent(Value x, int dim) {
 }
 constexpr Value iota(Value like, int dim, DType type) {
   like = shape_source(like).at(like.source);
-  return like.make({.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-                   {like.id});
+  return like.make(
+      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {like.id});
 }
 constexpr Value slice(Value x, int dim, Value start, Value size) {
   Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
@@ -218,8 +219,9 @@ constexpr Value slice(Value x, int dim, Value start, Value size) {
   return x.make(made, {x.id, start.id, size.id});
 }
 constexpr Value pad(Value x, int dim, Value start, Value like) {
-  return x.make({.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-                {x.id, start.id, like.id});
+  return x.make(
+      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {x.id, start.id, like.id});
 }
 /// Zeros around x along a dim, to a given extent.
 constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
@@ -228,8 +230,9 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   return x.make(made, {x.id, start.id, extent.id});
 }
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make({.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
-                     {repeat.id});
+  return repeat.make(
+      {.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
+      {repeat.id});
 }
 
 }  // namespace build

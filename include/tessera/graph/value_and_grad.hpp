@@ -15,12 +15,14 @@ namespace detail {
 struct CollectSources {
   std::vector<std::int32_t> ids;
   Value context{};
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>) value = leaf.value;
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>) value = leaf.placeholder();
-    else return;
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      value = leaf.placeholder();
+    else
+      return;
     if (!is_floating(value.dtype())) return;
     ids.push_back(value.id);
     context = value;
@@ -35,12 +37,13 @@ struct ReplaceLeaves {
   const std::vector<std::int32_t>& ids;
   Value context;
   std::size_t next = 0;
-  template <class Leaf>
-  constexpr void leaf(Leaf& leaf) {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
       Value value;
-      if constexpr (SymOperand<Leaf>) value = leaf.value;
-      else value = leaf.placeholder();
+      if constexpr (SymOperand<Leaf>)
+        value = leaf.value;
+      else
+        value = leaf.placeholder();
       if (is_floating(value.dtype())) leaf = Leaf(context.with(ids[next++]));
     }
   }
@@ -57,17 +60,20 @@ struct ReplaceLeaves {
 /// field that has no gradient (a Dim, a Scalar, an integer tensor) it holds the field itself.
 /// Returns (value, gradient).
 /// Source: reverse-mode differentiation of the traced graph; no tape exists at run time.
-template <class F>
-constexpr auto value_and_grad(F f) {
+template <class F> constexpr auto value_and_grad(F f) {
   return [f](const auto& first, const auto&... rest) {
     auto value = detail::settle(f(first, rest...));
     auto loss = [&] {
-      if constexpr (detail::is_tuple_v<decltype(value)>) return std::get<0>(value);
-      else return value;
+      if constexpr (detail::is_tuple_v<decltype(value)>)
+        return std::get<0>(value);
+      else
+        return value;
     }();
     using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>, "tessera: value_and_grad is called inside a traced function, with traced arguments");
-    static_assert(Loss::rank == 0, "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+    static_assert(SymOperand<Loss>,
+                  "tessera: value_and_grad is called inside a traced function, with traced arguments");
+    static_assert(Loss::rank == 0,
+                  "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const std::vector<std::int32_t> gradients = differentiate(loss.value, sources.ids);
@@ -79,8 +85,7 @@ constexpr auto value_and_grad(F f) {
 }
 
 /// Inside a traced function: the gradient alone.
-template <class F>
-constexpr auto grad(F f) {
+template <class F> constexpr auto grad(F f) {
   return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
 }
 

@@ -30,7 +30,8 @@ class GraphVerifier {
     for (int id = 0; id < graph_.size; ++id)
       if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
     for (int k = 0; k < graph_.output_count; ++k)
-      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size) return {index_, -1, "an output is a node of the graph"};
+      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
+        return {index_, -1, "an output is a node of the graph"};
     return {};
   }
 
@@ -45,7 +46,8 @@ class GraphVerifier {
   }
   /// x with one more dim in front.
   static constexpr bool stacks(const Node& stacked, const Node& x) {
-    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 && stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+           stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
   }
 
   constexpr Rule check(int id) const {
@@ -62,7 +64,8 @@ class GraphVerifier {
     if (node.op == Op::repeat) return check_repeat(id);
     if (node.rank > max_rank || node.unit >> node.rank != 0) return "a dim is one of the rank";
     switch (row.kind) {
-      case OpKind::source: return check_source(id);
+      case OpKind::source:
+        return check_source(id);
       case OpKind::index:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
         return build::same_static_shape(node, x(id, 0)) ? Rule{} : "the result has the shape of the operand";
@@ -72,13 +75,20 @@ class GraphVerifier {
       case OpKind::constraint:
         if (node.index() < 0) return "a constraint has a spec";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::elementwise: return check_elementwise(id);
-      case OpKind::reduction: return check_reduction(id);
-      case OpKind::contraction: return check_einsum(id);
-      case OpKind::layout: return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
-      case OpKind::indexed: return check_indexed(id);
-      case OpKind::attention: return check_attention(id);
-      case OpKind::control: return check_project(id);
+      case OpKind::elementwise:
+        return check_elementwise(id);
+      case OpKind::reduction:
+        return check_reduction(id);
+      case OpKind::contraction:
+        return check_einsum(id);
+      case OpKind::layout:
+        return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
+      case OpKind::indexed:
+        return check_indexed(id);
+      case OpKind::attention:
+        return check_attention(id);
+      case OpKind::control:
+        return check_project(id);
     }
     return {};
   }
@@ -88,11 +98,13 @@ class GraphVerifier {
   constexpr Rule check_source(int id) const {
     const Node& node = graph_[id];
     if (node.op == Op::argument)
-      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count) ? "an argument is one of the program's"
-                                                                                          : Rule{};
+      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count)
+                 ? "an argument is one of the program's"
+                 : Rule{};
     if (node.rank != 0) return "a number has rank 0";
     if ((node.op == Op::dim || node.op == Op::extent) && node.dtype != DType::i64) return "a size is a 64-bit integer";
-    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank)) return "the dim is one of the operand's";
+    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank))
+      return "the dim is one of the operand's";
     return {};
   }
 
@@ -108,14 +120,16 @@ class GraphVerifier {
       if (all) unit |= 1u << d;
     }
     if (node.rank != rank || node.unit != unit) return "the result has the dims of its operands, broadcast";
-    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1))) return "a broadcast has the shape of its second operand";
+    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1)))
+      return "a broadcast has the shape of its second operand";
     if (node.op == Op::cast) return {};
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
       if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
-      if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype) return "the result has the element type of its operands";
+      if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
+        return "the result has the element type of its operands";
     }
     return build::is_predicate(node.op) && node.dtype != DType::bool_ ? "a comparison gives bools" : Rule{};
   }
@@ -131,7 +145,8 @@ class GraphVerifier {
       if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
       ++rank;
     }
-    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{} : "the result has the dims that are kept";
+    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{}
+                                                                              : "the result has the dims that are kept";
   }
 
   constexpr Rule check_einsum(int id) const {
@@ -166,7 +181,8 @@ class GraphVerifier {
     if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
     unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
     for (int p = 0; p < f.count; ++p) {
-      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 || f.order[p] >= f.count)
+      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+          f.order[p] >= f.count)
         return "parts lie in dims";
       if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
       placed |= 1u << f.order[p];
@@ -193,7 +209,8 @@ class GraphVerifier {
     if (joins) return {};
     if (!is_size(id, 1)) return "a start is a number";
     if (node.op == Op::slice) return is_size(id, 2) ? Rule{} : "a size is a number";
-    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{} : "a pad has the shape of its third operand";
+    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{}
+                                                                      : "a pad has the shape of its third operand";
   }
 
   constexpr Rule check_indexed(int id) const {
@@ -201,9 +218,12 @@ class GraphVerifier {
     const bool gathers = node.op == Op::gather;
     const Node &table = gathers ? x(id, 0) : node, &rows = gathers ? node : x(id, 0), &index = x(id, 1);
     if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype) return "rows have the dims of the indices and of a row";
+    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype)
+      return "rows have the dims of the indices and of a row";
     if (!gathers && !same_type(node, x(id, 2))) return "the result has the type of the table";
-    return rows.unit == (index.unit | (table.unit >> 1) << index.rank) ? Rule{} : "rows have the dims of the indices and of a row";
+    return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
+               ? Rule{}
+               : "rows have the dims of the indices and of a row";
   }
 
   constexpr Rule check_attention(int id) const {
@@ -219,10 +239,14 @@ class GraphVerifier {
     if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
     const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
     const bool is_gradient = node.op == Op::attention_grad;
-    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
-    if (!is_gradient) return node.rank == 4 && node.unit == out ? Rule{} : "the result has the dims of the queries, and the width of the values";
+    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
+      return "a row has one logarithm";
+    if (!is_gradient)
+      return node.rank == 4 && node.unit == out ? Rule{}
+                                                : "the result has the dims of the queries, and the width of the values";
     for (int i : {3, 5})
-      if (x(id, i).rank != 4 || x(id, i).unit != out) return "a result has the dims of the queries, and the width of the values";
+      if (x(id, i).rank != 4 || x(id, i).unit != out)
+        return "a result has the dims of the queries, and the width of the values";
     if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
     return same_type(node, x(id, node.labels[1])) ? Rule{} : "a gradient has the type of what it is of";
   }
@@ -230,7 +254,8 @@ class GraphVerifier {
   constexpr Rule check_repeat(int id) const {
     const Node& node = graph_[id];
     const Repeat repeat = Repeat::of(node);
-    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_) return "a repeat has a body of its own";
+    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
+      return "a repeat has a body of its own";
     const GraphView& body = program_.graphs[node.index()];
     if (repeat.carried + repeat.stacked > node.arity) return "carried and stacked values are operands";
     if (repeat.stacked == 0) return "a repeat has a stacked operand, which counts its layers";
@@ -242,7 +267,8 @@ class GraphVerifier {
       const int i = body[a].index();
       if (i >= node.arity) return "an argument of a body is an operand of its repeat";
       const bool stacked = i >= repeat.carried && i < repeat.carried + repeat.stacked;
-      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a]))) return "an argument of a body has the type of the operand";
+      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
+        return "an argument of a body has the type of the operand";
     }
     return {};
   }

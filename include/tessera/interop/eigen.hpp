@@ -24,22 +24,18 @@ namespace tessera {
 namespace detail {
 
 /// The Eigen type that has the elements of a tensor in their order.
-template <class T, int Rank>
-struct EigenOf {
+template <class T, int Rank> struct EigenOf {
   static_assert(Rank == 1 || Rank == 2, "tessera: Eigen matrices have 1 or 2 dims; see interop/eigen_tensor.hpp");
 };
-template <class T>
-struct EigenOf<T, 1> {
+template <class T> struct EigenOf<T, 1> {
   using type = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 };
-template <class T>
-struct EigenOf<T, 2> {
+template <class T> struct EigenOf<T, 2> {
   using type = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 };
 
 /// Strides of a matrix in memory; of a vector, which has one dim or two, those of the dims that `rank` leaves.
-template <class Matrix>
-kernels::Strides eigen_strides(const Matrix& matrix, int rank) {
+template <class Matrix> kernels::Strides eigen_strides(const Matrix& matrix, int rank) {
   if (rank == 1) return {static_cast<std::int64_t>(matrix.innerStride())};
   const auto inner = static_cast<std::int64_t>(matrix.innerStride());
   const auto outer = static_cast<std::int64_t>(matrix.outerStride());
@@ -81,7 +77,7 @@ auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {
 template <EigenDense Matrix>
 auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {},
            std::source_location at = std::source_location::current()) {
-  return shard<Matrix::IsVectorAtCompileTime ? 1 : 2>(matrix, mesh, spec, at);
+  return shard < Matrix::IsVectorAtCompileTime ? 1 : 2 > (matrix, mesh, spec, at);
 }
 
 /// All elements as an Eigen matrix or vector, row-major unless its type is named: `to_eigen<Eigen::MatrixXf>(x)`.
@@ -105,8 +101,8 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, std::source_location at = std::so
     if (!fits(Matrix::RowsAtCompileTime, Matrix::MaxRowsAtCompileTime, rows) ||
         !fits(Matrix::ColsAtCompileTime, Matrix::MaxColsAtCompileTime, cols))
       fail(errc::host_data, "[to_eigen] shape: ", layout_text(storage), " in a matrix of ",
-           static_cast<int>(Matrix::RowsAtCompileTime), "x", static_cast<int>(Matrix::ColsAtCompileTime),
-           " (-1: any)", detail::at_text(at));
+           static_cast<int>(Matrix::RowsAtCompileTime), "x", static_cast<int>(Matrix::ColsAtCompileTime), " (-1: any)",
+           detail::at_text(at));
     Matrix out;
     out.resize(static_cast<Eigen::Index>(rows), static_cast<Eigen::Index>(cols));
     detail::copy_to_host(storage, out.data(), detail::eigen_strides(out, Rank));
@@ -115,8 +111,7 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, std::source_location at = std::so
 }
 
 /// What one device holds, seen as an Eigen matrix or vector without a copy. It is valid as long as the tensor lives.
-template <class T, int Rank>
-auto eigen_view(const LocalShard<T, Rank>& shard) {
+template <class T, int Rank> auto eigen_view(const LocalShard<T, Rank>& shard) {
   using Matrix = typename detail::EigenOf<T, Rank>::type;
   const Shape shape = extents(shard.box);
   if constexpr (Rank == 1)

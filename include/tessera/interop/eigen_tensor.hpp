@@ -73,8 +73,7 @@ Eigen::Tensor<T, Rank, Layout> to_eigen_tensor(const ShardedTensor<T, Rank>& x) 
 }
 
 /// What one device holds, seen as an Eigen tensor without a copy. It is valid as long as the tensor lives.
-template <class T, int Rank>
-auto eigen_tensor_view(const LocalShard<T, Rank>& shard) {
+template <class T, int Rank> auto eigen_tensor_view(const LocalShard<T, Rank>& shard) {
   Eigen::array<Eigen::Index, static_cast<std::size_t>(Rank)> sizes{};
   const Shape shape = extents(shard.box);
   for (std::size_t dim = 0; dim < sizes.size(); ++dim) sizes[dim] = static_cast<Eigen::Index>(shape[dim]);

@@ -27,8 +27,7 @@
 
 namespace ranges {
 /// `ts::local_shards(x) | ranges::views::filter(...)`: the range owns no elements, only a handle of the tensor.
-template <class T, int Rank>
-inline constexpr bool enable_view<tessera::LocalShards<T, Rank>> = true;
+template <class T, int Rank> inline constexpr bool enable_view<tessera::LocalShards<T, Rank>> = true;
 }  // namespace ranges
 
 namespace tessera {
@@ -51,13 +50,13 @@ namespace views {
 
 /// The devices of a mesh, by id.
 inline auto devices(const Mesh& mesh) {
-  return ranges::views::iota(0, static_cast<int>(mesh.size())) |
-         ranges::views::transform([mesh](int id) { return Device{id, mesh.coordinates_of(id)}; });
+  return ranges::views::iota(0, static_cast<int>(mesh.size())) | ranges::views::transform([mesh](int id) {
+           return Device{id, mesh.coordinates_of(id)};
+         });
 }
 
 /// One LocalShard for each distinct shard, as its device of lowest id holds it: what is stored, without replicas.
-template <class T, int Rank>
-auto distinct_shards(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> auto distinct_shards(const ShardedTensor<T, Rank>& x) {
   return LocalShards<T, Rank>(x) |
          ranges::views::filter([](const LocalShard<T, Rank>& shard) { return shard.replica_id == 0; });
 }

@@ -34,8 +34,7 @@ concept XtensorExpression = xt::is_xexpression<E>::value;
 namespace detail {
 
 /// Rank of an xtensor shape; -1 when it is known at run time only.
-template <class XtensorShape>
-inline constexpr int xtensor_rank = -1;
+template <class XtensorShape> inline constexpr int xtensor_rank = -1;
 template <class Size, std::size_t Rank>
 inline constexpr int xtensor_rank<std::array<Size, Rank>> = static_cast<int>(Rank);
 template <std::size_t... Extents>
@@ -93,8 +92,7 @@ xt::xtensor<T, static_cast<std::size_t>(Rank)> to_xtensor(const ShardedTensor<T,
 }
 
 /// What one device holds, seen as an xtensor array without a copy. It is valid as long as the tensor lives.
-template <class T, int Rank>
-auto xtensor_view(const LocalShard<T, Rank>& shard) {
+template <class T, int Rank> auto xtensor_view(const LocalShard<T, Rank>& shard) {
   std::array<std::size_t, static_cast<std::size_t>(Rank)> shape{};
   for (std::size_t dim = 0; dim < shape.size(); ++dim)
     shape[dim] = static_cast<std::size_t>(shard.box.end[dim] - shard.box.begin[dim]);

@@ -102,12 +102,7 @@ class WindowWalk {
  public:
   WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
              std::uint64_t reads, std::uint64_t writes, int granularity)
-      : rows_(rows),
-        sizes_(sizes),
-        offsets_(offsets),
-        buffer_(buffer),
-        reads_(reads),
-        writes_(writes),
+      : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
         granularity_(granularity) {}
 
   /// Opens the window at `begin`, at most up to `end`. A rest smaller than the granularity is a window of its own.

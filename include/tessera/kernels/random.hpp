@@ -103,16 +103,14 @@ template <> struct RandomReal<double> {
 };
 
 /// In [0, 1), a multiple of 2^-24 or 2^-53.
-template <class T>
-TESSERA_INLINE T uniform_of(typename RandomReal<T>::Bits bits) {
+template <class T> TESSERA_INLINE T uniform_of(typename RandomReal<T>::Bits bits) {
   using R = RandomReal<T>;
   constexpr int unused = static_cast<int>(sizeof(T)) * 8 - R::mantissa - 1;
   return static_cast<T>(static_cast<typename R::Int>(bits >> unused)) * R::unit;
 }
 
 /// -2 log(u) for u in (0, 1], by the series of atanh on [sqrt(1/2), sqrt(2)).
-template <class T>
-TESSERA_INLINE T minus_two_log(T u) {
+template <class T> TESSERA_INLINE T minus_two_log(T u) {
   using R = RandomReal<T>;
   using Int = typename R::Int;
   constexpr T root_half = T(0.70710678118654752440), log_two = T(0.69314718055994530942);
@@ -127,8 +125,7 @@ TESSERA_INLINE T minus_two_log(T u) {
 }
 
 /// cos and sin of 2 pi bits / 2^n, where the reduction to an eighth of a turn is exact.
-template <class T>
-TESSERA_INLINE void cos_sin_of(typename RandomReal<T>::Bits bits, T& cos, T& sin) {
+template <class T> TESSERA_INLINE void cos_sin_of(typename RandomReal<T>::Bits bits, T& cos, T& sin) {
   using R = RandomReal<T>;
   using Bits = typename R::Bits;
   using Int = typename R::Int;

@@ -384,23 +384,31 @@ void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides,
                        const Shape& extents, bool accumulate = false) {
   constexpr DTypeSet bools = set_of(DType::bool_);
   // Bytes that are bools: "or" and "and" are the larger and the smaller.
-  constexpr DTypeSet compared = static_cast<DTypeSet>((Extremes & ~bools) | ((Extremes & bools) != 0 ? set_of(DType::u8) : 0));
+  constexpr DTypeSet compared =
+      static_cast<DTypeSet>((Extremes & ~bools) | ((Extremes & bools) != 0 ? set_of(DType::u8) : 0));
   if (type == DType::bool_ && op != Op::sum) type = DType::u8;
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
   if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
   if (op != Op::sum && op != Op::max && op != Op::min)
     fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
-  const auto none = [&] { fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here"); };
+  const auto none = [&] {
+    fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here");
+  };
   if (op == Op::sum)
     return dispatch<static_cast<DTypeSet>(Sums & ~bools)>(
-        type, [&]<class T>() { detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate); },
+        type,
+        [&]<class T>() {
+          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate);
+        },
         none);
   dispatch<compared>(
       type,
       [&]<class T>() {
         const auto to = static_cast<T*>(dst);
-        if (op == Op::max) detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate);
-        else detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate);
+        if (op == Op::max)
+          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate);
+        else
+          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate);
       },
       none);
 }

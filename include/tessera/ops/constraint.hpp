@@ -19,7 +19,10 @@ constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = He
   const Value value = lower(context, x);
   PartitionSpec whole = spec;
   for (int lead = value.rank() - X::rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  const Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit,
+  const Node made{.op = Op::constraint,
+                  .dtype = value.dtype(),
+                  .rank = value.node().rank,
+                  .unit = value.node().unit,
                   .value = static_cast<double>(context.module->add_spec(whole))};
   return Sym<typename X::element, X::rank>(value.at(context.source).make(made, {value.id}));
 }

@@ -68,7 +68,8 @@ constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule)
 }
 
 /// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
-/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are summed.
+/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
+/// summed.
 constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   if (!r.needs(operand)) return;
   const EinsumLabels labels = EinsumLabels::of(r.node());
@@ -85,19 +86,27 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     bool found = false;
     for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
     for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
-    if (found && !x.is_unit(d)) made.out[out++] = own[d];
-    else alone |= 1u << d;
+    if (found && !x.is_unit(d))
+      made.out[out++] = own[d];
+    else
+      alone |= 1u << d;
   }
   r.add(operand, build::broadcast(build::insert_units(build::einsum(g, partner, made), alone, x.rank()), x));
 }
 
 inline constexpr RowEntry contraction_rows[] = {
-    {Op::einsum, {.name = "einsum", .kind = OpKind::contraction, .arity = 2, .linear = Linearity::each, .shape = einsum_shape,
-                  .sharding = einsum_sharding,
-                  .gradient = [](Gradient& r) {
-                    einsum_operand_gradient(r, 0);
-                    einsum_operand_gradient(r, 1);
-                  }}},
+    {Op::einsum,
+     {.name = "einsum",
+      .kind = OpKind::contraction,
+      .arity = 2,
+      .linear = Linearity::each,
+      .shape = einsum_shape,
+      .sharding = einsum_sharding,
+      .gradient =
+          [](Gradient& r) {
+            einsum_operand_gradient(r, 0);
+            einsum_operand_gradient(r, 1);
+          }}},
 };
 
 }  // namespace tessera::rows

@@ -7,9 +7,16 @@
 namespace tessera::rows {
 
 inline constexpr RowEntry control_rows[] = {
-    {Op::repeat, {.name = "repeat", .kind = OpKind::control, .arity = any_arity, .gradient = repeat_gradient, .flops = 0}},
+    {Op::repeat,
+     {.name = "repeat", .kind = OpKind::control, .arity = any_arity, .gradient = repeat_gradient, .flops = 0}},
     // The repeat reads the cotangents of its projections.
-    {Op::project, {.name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .gradient = nullptr, .flops = 0}},
+    {Op::project,
+     {.name = "project",
+      .kind = OpKind::control,
+      .arity = 1,
+      .linear = Linearity::first,
+      .gradient = nullptr,
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows

@@ -21,8 +21,17 @@ struct EinsumText {
     for (std::size_t i = 0; i < text.size() && valid; ++i) {
       const char c = text[i];
       if (c == ' ') continue;
-      if (c == ',') { valid = part == 0; part = 1; continue; }
-      if (c == '-') { valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>'; part = 2; ++i; continue; }
+      if (c == ',') {
+        valid = part == 0;
+        part = 1;
+        continue;
+      }
+      if (c == '-') {
+        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
+        part = 2;
+        ++i;
+        continue;
+      }
       const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
       int label = 0;
       while (label < known && names[label] != c) ++label;
@@ -39,16 +48,16 @@ struct EinsumText {
   }
 };
 
-template <FixedString Text>
-struct EinsumTag {
+template <FixedString Text> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
-  static_assert(text.valid, "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
-                            "every letter of the result in an operand");
-  template <class A, class B>
-  struct result {
+  static_assert(text.valid,
+                "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
+                "every letter of the result in an operand");
+  template <class A, class B> struct result {
     static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
-    static_assert(std::is_same_v<typename A::type, typename B::type>, "tessera: the operands of einsum have one element type");
+    static_assert(std::is_same_v<typename A::type, typename B::type>,
+                  "tessera: the operands of einsum have one element type");
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
   };
@@ -58,13 +67,13 @@ struct EinsumTag {
 };
 
 struct MatmulTag {
-  template <class A, class B>
-  struct result {
+  template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
     static_assert(B::rank <= 2 || A::rank == B::rank,
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
-    static_assert(std::is_same_v<typename A::type, typename B::type>, "tessera: the operands of matmul have one element type");
+    static_assert(std::is_same_v<typename A::type, typename B::type>,
+                  "tessera: the operands of matmul have one element type");
     using type = typename A::type;
     static constexpr int rank = A::rank;
   };
@@ -95,8 +104,7 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
 }
 
 /// [..., M, K] by [K, N], or by [..., K, N] of the same rank.
-template <TensorOperand A, TensorOperand B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::MatmulTag>(Source::from(at), a, b);
 }
 

@@ -46,13 +46,10 @@ constexpr Value mean_of_all(Value x, int lead) {
 
 namespace detail {
 
-template <class A>
-inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
 
-template <int Rank, int D, bool Log>
-struct SoftmaxTag {
-  template <class A>
-  struct result : A {
+template <int Rank, int D, bool Log> struct SoftmaxTag {
+  template <class A> struct result : A {
     static_assert(floating_v<A>, "tessera: softmax takes float and double tensors");
   };
   static constexpr Value emit(Value context, Value x) {
@@ -64,16 +61,14 @@ struct SoftmaxTag {
   }
 };
 
-template <class X, class... Parameters>
-struct NormResult : X {
+template <class X, class... Parameters> struct NormResult : X {
   static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float or double tensors with at least one dim");
   static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
                 "tessera: gain and bias of a norm are vectors of the element type of the tensor");
 };
 
 struct LayerNormTag {
-  template <class X, class Gain, class Bias, class Eps>
-  using result = NormResult<X, Gain, Bias>;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     x = x.at(context.source);
     const int dim = x.rank() - 1;
@@ -84,8 +79,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
-  template <class X, class Gain, class Eps>
-  using result = NormResult<X, Gain>;
+  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
     x = x.at(context.source);
     const Value square = build::row_mean(x * x, x.rank() - 1);
@@ -93,14 +87,13 @@ struct RmsNormTag {
   }
 };
 
-template <int Rank>
-struct CrossEntropyTag {
-  template <class Logits, class Targets>
-  struct result {
+template <int Rank> struct CrossEntropyTag {
+  template <class Logits, class Targets> struct result {
     static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float or double tensor");
     static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                   "tessera: the targets of cross_entropy are an integer tensor of class indices");
-    static_assert(Targets::rank == Logits::rank - 1, "tessera: the targets of cross_entropy have the dims of the logits but the last");
+    static_assert(Targets::rank == Logits::rank - 1,
+                  "tessera: the targets of cross_entropy have the dims of the logits but the last");
     using type = typename Logits::type;
     static constexpr int rank = 0;
   };
@@ -118,10 +111,8 @@ struct CrossEntropyTag {
   }
 };
 
-template <int Rank>
-struct MseTag {
-  template <class X, class Y>
-  struct result {
+template <int Rank> struct MseTag {
+  template <class X, class Y> struct result {
     static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
                   "tessera: mse takes two float or double tensors of one rank and element type");
     using type = typename X::type;
@@ -137,19 +128,18 @@ struct MseTag {
 
 /// exp(x) over its sum along one dim, the last when none is named; stable for large x. Communication: along a sharded
 /// dim, one all-reduce of the maxima and one of the sums.
-template <int D = -1, TensorOperand X>
-constexpr auto softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
 /// The logarithm of softmax, without computing it. Communication: as softmax.
-template <int D = -1, TensorOperand X>
-constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
 /// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
 /// Rows over the root of their mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
@@ -166,8 +156,7 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here 
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
 /// Mean of the squared difference; a scalar.
-template <TensorOperand X, TensorOperand Y>
-constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
 

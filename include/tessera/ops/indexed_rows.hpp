@@ -23,7 +23,8 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
   for (int d = 0; d < index.rank; ++d)
     if (!index.is_unit(d)) {
-      index_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      index_dims.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
       row_dims.dims[d] = index_dims.dims[d];
     }
   for (int d = 1; d < shape.rank; ++d)
@@ -43,24 +44,36 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
 }
 
 inline constexpr RowEntry indexed_rows[] = {
-    {Op::gather, {.name = "gather", .kind = OpKind::indexed, .arity = 2, .linear = Linearity::first, .shape = gather_shape,
-                  .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
-                  .gradient = [](Gradient& r) {
-                    const Value table = r.x(0), g = r.full_g();
-                    r.add(0, g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-                                    {g.id, r.x(1).id, table.id}));
-                  },
-                  .flops = 0}},
+    {Op::gather,
+     {.name = "gather",
+      .kind = OpKind::indexed,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = gather_shape,
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .gradient =
+          [](Gradient& r) {
+            const Value table = r.x(0), g = r.full_g();
+            r.add(0,
+                  g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+                         {g.id, r.x(1).id, table.id}));
+          },
+      .flops = 0}},
     // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
-    {Op::scatter, {.name = "scatter", .kind = OpKind::indexed, .arity = 3, .linear = Linearity::first,
-                   .shape = [](const ShapeContext& c) { return c.operand(2); },
-                   .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
-                   .gradient = [](Gradient& r) {
-                     const Value rows = r.x(0), g = r.full_g();
-                     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
-                                     {g.id, r.x(1).id}));
-                   },
-                   .shape_only = 1u << 2}},
+    {Op::scatter,
+     {.name = "scatter",
+      .kind = OpKind::indexed,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .gradient =
+          [](Gradient& r) {
+            const Value rows = r.x(0), g = r.full_g();
+            r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                            {g.id, r.x(1).id}));
+          },
+      .shape_only = 1u << 2}},
 };
 
 }  // namespace tessera::rows

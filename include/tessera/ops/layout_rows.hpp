@@ -93,7 +93,8 @@ constexpr void rearrange_gradient(Gradient& r) {
     } else {  // inferred inside a split dim: the extent over the product of the given sizes
       Value size = build::extent(x, f.in_dim[factor]);
       for (int o = 0; o < f.count; ++o)
-        if (o != factor && f.in_dim[o] == f.in_dim[factor]) size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
+        if (o != factor && f.in_dim[o] == f.in_dim[factor])
+          size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
       sizes[p] = size.id;
     }
   }
@@ -162,20 +163,46 @@ constexpr void concat_gradient(Gradient& r) {
 }
 
 inline constexpr RowEntry layout_rows[] = {
-    {Op::rearrange, {.name = "rearrange", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::first, .shape = rearrange_shape,
-                     .sharding = rearrange_sharding, .gradient = rearrange_gradient, .flops = 0}},
-    {Op::slice, {.name = "slice", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = slice_shape,
-                 .sharding = along_dim_sharding,
-                 .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
-                 .flops = 0}},
-    {Op::pad, {.name = "pad", .kind = OpKind::layout, .arity = 3, .linear = Linearity::first, .shape = pad_shape,
-               .sharding = along_dim_sharding,
-               .gradient = [](Gradient& r) {
-                 r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
-               },
-               .flops = 0, .shape_only = 1u << 2}},
-    {Op::concat, {.name = "concat", .kind = OpKind::layout, .arity = any_arity, .linear = Linearity::jointly, .shape = concat_shape,
-                  .sharding = along_dim_sharding, .gradient = concat_gradient, .flops = 0}},
+    {Op::rearrange,
+     {.name = "rearrange",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::first,
+      .shape = rearrange_shape,
+      .sharding = rearrange_sharding,
+      .gradient = rearrange_gradient,
+      .flops = 0}},
+    {Op::slice,
+     {.name = "slice",
+      .kind = OpKind::layout,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = slice_shape,
+      .sharding = along_dim_sharding,
+      .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
+      .flops = 0}},
+    {Op::pad,
+     {.name = "pad",
+      .kind = OpKind::layout,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = pad_shape,
+      .sharding = along_dim_sharding,
+      .gradient =
+          [](Gradient& r) {
+            r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
+          },
+      .flops = 0,
+      .shape_only = 1u << 2}},
+    {Op::concat,
+     {.name = "concat",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::jointly,
+      .shape = concat_shape,
+      .sharding = along_dim_sharding,
+      .gradient = concat_gradient,
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows

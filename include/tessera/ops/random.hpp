@@ -10,8 +10,12 @@ namespace build {
 /// Random numbers shaped like `like`, of its element type; see RandomDraw for what a node says.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
-  return like.make({.op = Op::random, .dtype = like.dtype(), .rank = like.node().rank, .unit = like.node().unit,
-                    .labels = draw.pack(), .value = static_cast<double>(draw.stream)},
+  return like.make({.op = Op::random,
+                    .dtype = like.dtype(),
+                    .rank = like.node().rank,
+                    .unit = like.node().unit,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
                    {shape.id, cast(key, DType::f64).id});
 }
 
@@ -19,25 +23,21 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 namespace detail {
 
-template <class A>
-inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
 
-template <Distribution Kind, std::uint32_t Stream>
-struct RandomTag {
-  template <class Like, class Key>
-  struct result : Like {
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
     static_assert(draws_v<Like>, "tessera: random numbers are drawn for float and double tensors");
-    static_assert(std::is_same_v<typename Key::type, Number>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    static_assert(std::is_same_v<typename Key::type, Number>,
+                  "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     return build::random(like.at(context.source), key, {Kind, Stream});
   }
 };
 
-template <std::uint32_t Stream>
-struct DropoutTag {
-  template <class X, class Rate, class Key>
-  struct result : X {
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
     static_assert(draws_v<X>, "tessera: dropout takes float and double tensors");
     static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
@@ -54,10 +54,10 @@ struct DropoutTag {
 
 }  // namespace detail
 
-/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on the
-/// key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must differ
-/// differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own.
-/// No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on
+/// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
+/// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
+/// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);

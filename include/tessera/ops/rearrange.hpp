@@ -27,7 +27,10 @@ struct RearrangeText {
     int parts = 0;
     for (std::size_t i = 0; i < side.size() && valid;) {
       const char c = side[i];
-      if (c == ' ') { ++i; continue; }
+      if (c == ' ') {
+        ++i;
+        continue;
+      }
       if (c == '(' || c == ')') {
         valid = inside == (c == ')') && (c == '(' || parts > 0);
         inside = c == '(';
@@ -40,12 +43,16 @@ struct RearrangeText {
       while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
       const std::string_view word = side.substr(i, end - i);
       i = end;
-      if (rank == max_rank) valid = false;
+      if (rank == max_rank)
+        valid = false;
       else if (word == "1" && !inside) {
         if (units != nullptr) *units |= 1u << rank;
-      } else if (!is_letter(word[0]) || !name_of_dim(word)) valid = false;
-      if (inside) ++parts;
-      else ++rank;
+      } else if (!is_letter(word[0]) || !name_of_dim(word))
+        valid = false;
+      if (inside)
+        ++parts;
+      else
+        ++rank;
     }
     valid = valid && !inside;
   }
@@ -94,8 +101,8 @@ struct RearrangeText {
   }
 };
 
-/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in front.
-/// `sizes[f]` is the size of factor f; a value without a module where it is inferred.
+/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in
+/// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes) {
   const int lead = x.rank() - rank_in;
   int kept[max_rank]{};
@@ -130,18 +137,17 @@ constexpr void require_unit(Value x, int dim, const char* message) {
   if (!x.is_unit(dim)) fail(errc::shape_mismatch, message);
 }
 
-template <FixedString Text, FixedString... Names>
-struct RearrangeTag {
+template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
-                            "parentheses around parts of one dim; the right side has every name of the left once");
+  static_assert(text.valid,
+                "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
+                "parentheses around parts of one dim; the right side has every name of the left once");
   static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
   static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
   static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
   static_assert(determined || !text.valid, "tessera: a split dim needs a ts::len for all of its parts but one");
 
-  template <class A, class... Sizes>
-  struct result {
+  template <class A, class... Sizes> struct result {
     static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
@@ -158,11 +164,9 @@ struct RearrangeTag {
   }
 };
 
-template <int... Order>
-struct TransposeTag {
+template <int... Order> struct TransposeTag {
   static constexpr int count = sizeof...(Order);
-  template <class A>
-  struct result {
+  template <class A> struct result {
     static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
     static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
                   "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
@@ -180,11 +184,9 @@ struct TransposeTag {
 };
 
 /// Dim `D` of a tensor of rank `Rank` split into `Parts`, of which all but the first have a given size.
-template <int Rank, int D, int Parts>
-struct SplitTag {
+template <int Rank, int D, int Parts> struct SplitTag {
   static_assert(Rank + Parts - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Sizes>
-  using result = Typed<typename A::type, Rank + Parts - 1>;
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Parts - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
     Factors f{};
     Value sizes[max_rank]{}, given[] = {as_size(inner)...};
@@ -199,11 +201,9 @@ struct SplitTag {
   }
 };
 
-template <int Rank, int First, int Last>
-struct MergeTag {
+template <int Rank, int First, int Last> struct MergeTag {
   static_assert(First <= Last, "tessera: merge_dims names the first and the last dim to merge, in this order");
-  template <class A>
-  using result = Typed<typename A::type, Rank - (Last - First)>;
+  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
     for (int d = 0; d < Rank; ++d) {
@@ -215,24 +215,21 @@ struct MergeTag {
   }
 };
 
-template <int Rank, int D>
-struct UnitTag {
+template <int Rank, int D> struct UnitTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A>
-  using result = Typed<typename A::type, Rank + 1>;
+  template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
     const int lead = x.rank() - Rank;
     return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
 
-template <int Rank, int D>
-struct SqueezeTag {
-  template <class A>
-  using result = Typed<typename A::type, Rank - 1>;
+template <int Rank, int D> struct SqueezeTag {
+  template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     const int dim = D + x.rank() - Rank;
-    require_unit(x, dim, "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+    require_unit(x, dim,
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
     return build::drop_units(x.at(context.source), 1u << dim);
   }
 };
@@ -240,19 +237,15 @@ struct SqueezeTag {
 }  // namespace detail
 
 /// The length of a part of a dim in a rearrange: `ts::len<"h">(heads)`.
-template <FixedString Name>
-struct Len {
+template <FixedString Name> struct Len {
   static constexpr auto name = Name;
   Dim size;
 };
-template <FixedString Name, SizeOperand T>
-constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
+template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
 
 namespace detail {
-template <class T>
-inline constexpr bool is_len_v = false;
-template <FixedString Name>
-inline constexpr bool is_len_v<Len<Name>> = true;
+template <class T> inline constexpr bool is_len_v = false;
+template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
 template <class T>
 concept LenArgument = is_len_v<T>;
 }  // namespace detail
@@ -261,11 +254,10 @@ concept LenArgument = is_len_v<T>;
 ///
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
-/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim of
-/// static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
+/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim
+/// of static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
 /// whole; a sharded dim that is split passes its sharding to its major part.
-template <FixedString Text, TensorOperand X>
-constexpr auto rearrange(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
 template <FixedString Text, TensorOperand X, detail::LenArgument A>
@@ -282,37 +274,35 @@ constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at
 }
 
 /// Dims in another order: dim d of the result is dim Order[d] of x.
-template <int... Order, TensorOperand X>
-constexpr auto transpose(const X& x, Here at = Here::current()) {
+template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
 }
 
-/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not divide.
+/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not
+/// divide.
 template <int D, TensorOperand X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
 template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
-  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle), Dim(inner));
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
+                                                                               Dim(inner));
 }
 
 /// Merges the dims from First to Last into one, major first.
-template <int First, int Last, TensorOperand X>
-constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
 /// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
-template <int D, TensorOperand X>
-constexpr auto unit(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
   return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Drops a dim of static extent 1.
-template <int D, TensorOperand X>
-constexpr auto squeeze(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 

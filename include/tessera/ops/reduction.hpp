@@ -12,11 +12,12 @@ inline constexpr KeepDims keepdims{};
 namespace detail {
 
 /// The dims as a bit set; negative ones count from the end; none named means all.
-template <int Rank, int... Dims>
-constexpr unsigned dim_set() {
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
   static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0) return (1u << Rank) - 1;
-  else return ((1u << ((Dims + Rank) % Rank)) | ...);
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
 }
 constexpr int bit_count(unsigned bits) {
   int n = 0;
@@ -24,18 +25,16 @@ constexpr int bit_count(unsigned bits) {
   return n;
 }
 
-template <Op O, bool Mean, bool Keep, int... Dims>
-struct Reduce {
-  template <class A>
-  struct result {
+template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
     using type = typename A::type;
-    static_assert(!std::is_same_v<type, bool>, "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
+    static_assert(!std::is_same_v<type, bool>,
+                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
   };
-  template <int Rank>
-  static constexpr unsigned dims = dim_set<Rank, Dims...>();
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
 
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
@@ -52,15 +51,12 @@ struct Reduce {
 };
 
 /// A reduction bound to the rank of its operand, which is what turns dims into bits.
-template <int Rank, class R>
-struct RankedReduce {
-  template <class A>
-  using result = typename R::template result<A>;
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X>
-constexpr auto reduce(const X& x, Here at) {
+template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
   return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
 
@@ -70,28 +66,28 @@ constexpr auto reduce(const X& x, Here at) {
 /// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
 /// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
-template <int... Dims, TensorOperand X>
-constexpr auto sum(const X& x, Here at = Here::current()) { return detail::reduce<Op::sum, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::sum, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto mean(const X& x, Here at = Here::current()) { return detail::reduce<Op::sum, true, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::sum, true, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto max(const X& x, Here at = Here::current()) { return detail::reduce<Op::max, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::max, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X>
-constexpr auto min(const X& x, Here at = Here::current()) { return detail::reduce<Op::min, false, false, Dims...>(x, at); }
-template <int... Dims, TensorOperand X>
-constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<Op::min, false, true, Dims...>(x, at);
 }
 

@@ -10,8 +10,10 @@ constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (!reduced.has(d)) shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
-    else if (reduced.keep) shape.push_back(1);
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
   }
   return shape;
 }
@@ -51,16 +53,32 @@ constexpr void extreme_gradient(Gradient& r) {
 }
 
 inline constexpr RowEntry reduction_rows[] = {
-    {Op::sum, {.name = "sum", .kind = OpKind::reduction, .arity = 1, .linear = Linearity::first, .shape = reduction_shape,
-               .sharding = reduction_sharding,
-               .gradient = [](Gradient& r) {
-                 Value g = r.g();
-                 r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-               }}},
-    {Op::max, {.name = "max", .kind = OpKind::reduction, .arity = 1, .shape = reduction_shape, .sharding = reduction_sharding,
-               .gradient = extreme_gradient}},
-    {Op::min, {.name = "min", .kind = OpKind::reduction, .arity = 1, .shape = reduction_shape, .sharding = reduction_sharding,
-               .gradient = extreme_gradient}},
+    {Op::sum,
+     {.name = "sum",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient =
+          [](Gradient& r) {
+            Value g = r.g();
+            r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
+          }}},
+    {Op::max,
+     {.name = "max",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient = extreme_gradient}},
+    {Op::min,
+     {.name = "min",
+      .kind = OpKind::reduction,
+      .arity = 1,
+      .shape = reduction_shape,
+      .sharding = reduction_sharding,
+      .gradient = extreme_gradient}},
 };
 
 }  // namespace tessera::rows

@@ -38,7 +38,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
   const std::string at = c.node().source.text();
-  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ",
+       at);
 }
 
 }  // namespace tessera

@@ -43,11 +43,13 @@ constexpr RowTable make_row_table() {
 inline constexpr auto row_table = make_row_table().rows;
 inline constexpr auto gradient_table = make_row_table().gradients;
 
-static_assert([] {
-  for (const OpRow& row : row_table)
-    if (row.name.empty()) return false;
-  return true;
-}(), "tessera: an operation has no row");
+static_assert(
+    [] {
+      for (const OpRow& row : row_table)
+        if (row.name.empty()) return false;
+      return true;
+    }(),
+    "tessera: an operation has no row");
 }  // namespace detail
 
 constexpr const OpRow& row_of(Op op) { return detail::row_table[static_cast<std::size_t>(op)]; }

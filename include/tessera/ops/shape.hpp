@@ -7,16 +7,15 @@
 
 namespace tessera {
 
-/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression of
-/// stored tensors is a Scalar otherwise, whose value only matters when the program runs.
+/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression
+/// of stored tensors is a Scalar otherwise, whose value only matters when the program runs.
 template <class T>
 concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
 
 namespace detail {
 
 /// The dim meant by `dim`, which may count from the end, in a tensor of rank `Rank`.
-template <int Dim, int Rank>
-constexpr int checked_dim() {
+template <int Dim, int Rank> constexpr int checked_dim() {
   static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
   return Dim < 0 ? Dim + Rank : Dim;
 }
@@ -30,18 +29,15 @@ constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
   return Dim(build::binary(op, lower(context, x), lower(context, y)));
 }
 
-template <int Rank, int Dim, class T>
-struct IotaTag {
-  template <class A>
-  using result = Typed<T, Rank>;
+template <int Rank, int Dim, class T> struct IotaTag {
+  template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
     return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
   }
 };
 
 struct BroadcastTag {
-  template <class A, class B>
-  struct result {
+  template <class A, class B> struct result {
     static_assert(std::is_same_v<typename A::type, Number> || A::rank <= B::rank,
                   "tessera: a tensor can't be broadcast to a tensor of fewer dims");
     using type = typename Promote<A, Typed<typename B::type, B::rank>>::type;
@@ -77,8 +73,7 @@ constexpr Dim operator/(const Dim& x, const Dim& y) {
 }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
-template <int D, TensorOperand X>
-constexpr Dim extent(const X& x, Here at = Here::current()) {
+template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
     fail(errc::unsupported, "[extent] outside of a trace: ask the tensor itself for its shape");
@@ -87,8 +82,7 @@ constexpr Dim extent(const X& x, Here at = Here::current()) {
 }
 
 /// The global index along one dim, shaped like the operand: `iota<-1, std::int32_t>(x)`. No communication.
-template <int D, Element T, TensorOperand X>
-constexpr auto iota(const X& like, Here at = Here::current()) {
+template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
   return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
 }
 
@@ -103,10 +97,12 @@ template <NumberOperand N, TensorOperand Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
-template <TensorOperand Like>
-constexpr auto zeros_like(const Like& like, Here at = Here::current()) { return full_like(like, 0, at); }
-template <TensorOperand Like>
-constexpr auto ones_like(const Like& like, Here at = Here::current()) { return full_like(like, 1, at); }
+template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 0, at);
+}
+template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 1, at);
+}
 
 }  // namespace tessera
 

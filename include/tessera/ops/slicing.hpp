@@ -7,19 +7,15 @@ namespace tessera {
 
 namespace detail {
 
-template <int Rank, int D>
-struct SliceTag {
-  template <class A, class Start, class Size>
-  using result = Typed<typename A::type, Rank>;
+template <int Rank, int D> struct SliceTag {
+  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
   }
 };
 
-template <int Rank, int D>
-struct ConcatTag {
-  template <class A, class... Rest>
-  struct result : A {
+template <int Rank, int D> struct ConcatTag {
+  template <class A, class... Rest> struct result : A {
     static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
     static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
                   "tessera: the operands of concat have one element type");
@@ -30,7 +26,8 @@ struct ConcatTag {
   static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
     const Value first = *parts.begin();
     const int dim = D + first.rank() - Rank;
-    Node made{.op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
+    Node made{
+        .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
     std::int32_t operands[16]{};
     int count = 0;
     for (const Value& part : parts) {
@@ -40,15 +37,14 @@ struct ConcatTag {
     made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
     for (const Value& part : parts)
       if ((part.node().unit & ~(1u << dim)) != made.unit)
-        fail(errc::shape_mismatch, "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
+        fail(errc::shape_mismatch,
+             "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
     return first.at(source).make(made, operands, count);
   }
 };
 
-template <int Rank, int D>
-struct PadTag {
-  template <class A, class Before, class After>
-  using result = Typed<typename A::type, Rank>;
+template <int Rank, int D> struct PadTag {
+  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value before, Value after) {
     x = x.at(context.source);
     const int dim = D + x.rank() - Rank;
@@ -79,7 +75,8 @@ template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperan
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F, TensorOperand... Rest>
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
   const Value first = trace_of(a);

@@ -22,25 +22,51 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
 }
 
 inline constexpr RowEntry source_rows[] = {
-    {Op::argument, {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
+    {Op::argument,
+     {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
     {Op::dim, {.name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
     {Op::scalar, {.name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::constant, {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::extent, {.name = "extent", .kind = OpKind::source, .arity = 1, .shape = scalar_shape, .sharding = no_factors, .flops = 0,
-                  .shape_only = 1}},
-    {Op::iota, {.name = "iota", .kind = OpKind::index, .arity = 1, .shape = like_shape, .sharding = like_sharding, .flops = 0,
-                .shape_only = 1}},
+    {Op::constant,
+     {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::extent,
+     {.name = "extent",
+      .kind = OpKind::source,
+      .arity = 1,
+      .shape = scalar_shape,
+      .sharding = no_factors,
+      .flops = 0,
+      .shape_only = 1}},
+    {Op::iota,
+     {.name = "iota",
+      .kind = OpKind::index,
+      .arity = 1,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 0,
+      .shape_only = 1}},
     // Operands: what to be shaped like, and the key.
-    {Op::random, {.name = "random", .kind = OpKind::random, .arity = 2, .shape = like_shape, .sharding = like_sharding, .flops = 20,
-                  .shape_only = 1}},
-    {Op::constraint, {.name = "constraint", .kind = OpKind::constraint, .arity = 1, .linear = Linearity::first, .shape = like_shape,
-                      .sharding = like_sharding,
-                      // The cotangent is laid out as the value is.
-                      .gradient = [](Gradient& r) {
-                        Node made = r.node();
-                        r.add(0, r.y().make(made, {r.full_g().id}));
-                      },
-                      .flops = 0}},
+    {Op::random,
+     {.name = "random",
+      .kind = OpKind::random,
+      .arity = 2,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 20,
+      .shape_only = 1}},
+    {Op::constraint,
+     {.name = "constraint",
+      .kind = OpKind::constraint,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      // The cotangent is laid out as the value is.
+      .gradient =
+          [](Gradient& r) {
+            Node made = r.node();
+            r.add(0, r.y().make(made, {r.full_g().id}));
+          },
+      .flops = 0}},
 };
 
 }  // namespace tessera::rows

@@ -29,7 +29,8 @@ constexpr Value sum_of_squares(const std::vector<Value>& values, Source source) 
     total = total.module == nullptr ? squares : total + squares;
   }
   // The sum is a value of its own, so that what each device has summed is reduced once, not tensor by tensor.
-  return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value : with_sharding(Sym<float, 0>(total), {}).value;
+  return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
+                            : with_sharding(Sym<float, 0>(total), {}).value;
 }
 
 }  // namespace optim::detail

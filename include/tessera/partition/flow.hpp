@@ -17,10 +17,10 @@ namespace tessera {
 /// nothing larger of it: the reduction then happens further down, where several may have become one.
 class Flow {
  public:
-  std::vector<FactorAxes> factors;      ///< by unit
-  std::vector<Sharding> produced;       ///< by node: as the unit that makes it leaves it
-  std::vector<std::uint16_t> deferred;  ///< by node: axes over which its reader takes it unreduced
-  std::vector<PartList> parts;          ///< by node: which parts of a partial value there are
+  std::vector<FactorAxes> factors;        ///< by unit
+  std::vector<Sharding> produced;         ///< by node: as the unit that makes it leaves it
+  std::vector<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
+  std::vector<PartList> parts;            ///< by node: which parts of a partial value there are
   std::vector<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
 
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,

@@ -38,21 +38,11 @@ class GraphPlanner {
                          const std::vector<GraphShapes>& found, const ShardingSolver& solver,
                          const PlanOptions& options, int g, const OutputRequest* requests,
                          std::vector<GraphPlan>& plans)
-      : program_(program),
-        all_units_(units),
-        mesh_(mesh),
-        all_found_(found),
-        solver_(solver),
-        options_(options),
-        requests_(requests),
-        plans_(plans),
-        graph_(program.graphs[g]),
-        units_(units[g]),
-        found_(found[size(g)]),
-        values_(solver.values[size(g)]),
-        host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]),
-        g_(g) {}
+      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
+        requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
+        values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]), g_(g) {
+  }
 
   constexpr GraphPlan plan() {
     versions_.assign(size(graph_.size), {});
@@ -98,10 +88,10 @@ class GraphPlanner {
   Flow flow_;
   int g_;
   GraphPlan made_;
-  std::vector<std::vector<std::int32_t>> versions_;   // by node: its values
-  std::vector<std::int32_t> required_;                // by node: the first output that it is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;     // by node: units that read it
-  std::vector<Shape> strides_;                        // by value: of the first shard
+  std::vector<std::vector<std::int32_t>> versions_;  // by node: its values
+  std::vector<std::int32_t> required_;               // by node: the first output that it is, or -1
+  Growable<std::int32_t> reader_begin_, readers_;    // by node: units that read it
+  std::vector<Shape> strides_;                       // by value: of the first shard
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }

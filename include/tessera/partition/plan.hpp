@@ -73,8 +73,8 @@ struct PlanStep {
   std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
-  std::vector<CollectiveInfo> collectives;    ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                     ///< of a repeat: its graph
+  std::vector<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
+  std::int32_t body = -1;                   ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards

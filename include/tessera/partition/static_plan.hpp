@@ -44,7 +44,8 @@ constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves,
   using Trace = Traced<F, Args...>;
   constexpr ProgramView program = Trace::program();
   if (static_cast<int>(leaves.size()) != program.argument_count)
-    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ", program.argument_count);
+    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ",
+         program.argument_count);
   std::vector<ArgumentInfo> arguments;
   arguments.reserve(leaves.size());
   for (const Abstract& leaf : leaves) {
@@ -59,7 +60,8 @@ constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves,
     info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
     arguments.push_back(info);
   }
-  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(), static_cast<int>(arguments.size()), options);
+  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(),
+                   static_cast<int>(arguments.size()), options);
 }
 
 /// The same from a function object.

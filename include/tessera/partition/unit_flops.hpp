@@ -33,7 +33,8 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     using namespace rows::attention_factor;
     const std::int64_t scores = extent(batch) * extent(heads) * extent(queries) * extent(keys);
     const bool backward = graph[unit.root].op == Op::attention_grad;
-    const std::int64_t each = backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    const std::int64_t each =
+        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
     return AttentionForm::of_node(graph[unit.root]).causal ? scores * each / 2 : scores * each;
   }
   // A scatter works on the rows that it reads, not on the table that it fills.

@@ -38,8 +38,7 @@ class BoxIndex {
   }
 
   /// Calls found(i, overlap) for each box i that shares an element with `box`.
-  template <class Found>
-  void for_each_overlap(const Box& box, Found found) const {
+  template <class Found> void for_each_overlap(const Box& box, Found found) const {
     if (box.empty() || boxes_.empty()) return;
     if (!is_grid_) {
       for (std::size_t i = 0; i < boxes_.size(); ++i) visit(i, box, found);
@@ -93,8 +92,7 @@ class BoxIndex {
     }
   }
 
-  template <class Found>
-  void visit(std::size_t i, const Box& box, Found& found) const {
+  template <class Found> void visit(std::size_t i, const Box& box, Found& found) const {
     if (const Box overlap = intersect(boxes_[i], box); !overlap.empty()) found(i, overlap);
   }
 };

@@ -204,14 +204,8 @@ class Buffer final : public RefCounted {
   const void* data() const noexcept { return data_; }
   std::int64_t bytes() const noexcept { return bytes_; }
 
-  template <class T>
-  T* as() noexcept {
-    return static_cast<T*>(data_);
-  }
-  template <class T>
-  const T* as() const noexcept {
-    return static_cast<const T*>(data_);
-  }
+  template <class T> T* as() noexcept { return static_cast<T*>(data_); }
+  template <class T> const T* as() const noexcept { return static_cast<const T*>(data_); }
 
  private:
   explicit Buffer(std::int64_t bytes) : bytes_(bytes) {

@@ -19,14 +19,15 @@ namespace tessera {
 
 namespace runtime {
 /// Makes the step of a unit; graphs are those of the program.
-using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&, const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
+                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
 }  // namespace runtime
 
-/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds of
-/// step that it has. What a program does not have, no code is generated for.
+/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
+/// of step that it has. What a program does not have, no code is generated for.
 struct CompiledProgram {
   ProgramView program;
-  const UnitsView* units = nullptr;      ///< one for each graph
+  const UnitsView* units = nullptr;  ///< one for each graph
   const Fused* kernels = nullptr;
   const FusedKernel* code = nullptr;
   const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
@@ -49,7 +50,8 @@ class Executable {
   Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
-      graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g], plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
+      graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
+                                                        plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
     std::int64_t scratch = 0;
     for (int g = 0; g < count; ++g) {
       prepare(g);
@@ -57,7 +59,9 @@ class Executable {
     }
     frames_.resize(static_cast<std::size_t>(count));
     for (int g = 0; g < count; ++g) host_.push_back(host_scalars(compiled.program.graphs[g]));
-    for (int g = 0; g < count; ++g) frames_[static_cast<std::size_t>(g)].pointers.resize(static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
+    for (int g = 0; g < count; ++g)
+      frames_[static_cast<std::size_t>(g)].pointers.resize(
+          static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
     arena_bytes_ = plan_.main().arena_bytes;
     scratch_bytes_ = scratch;
     find_donors();
@@ -103,7 +107,7 @@ class Executable {
   std::vector<std::unique_ptr<PreparedGraph>> graphs_;
   std::vector<Frame> frames_;
   std::vector<std::vector<std::uint8_t>> host_;  // which nodes of each graph are host scalars
-  std::vector<int> donors_;  // by result: the argument whose memory it may take over, or -1
+  std::vector<int> donors_;                      // by result: the argument whose memory it may take over, or -1
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
   BufferPtr arena_, scratch_;
   std::mutex mutex_;
@@ -127,7 +131,8 @@ class Executable {
         continue;
       }
       std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
-      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() && may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
+      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
+          may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
         std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
         if (next->works_on_boxes()) {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
@@ -145,7 +150,8 @@ class Executable {
 
   /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
   /// shape and places, and writes nothing that the product still reads.
-  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product, const PlanStep& next) const {
+  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product,
+                           const PlanStep& next) const {
     if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
     const Unit& unit = units[next.unit];
     const int made = product.outputs[0];
@@ -163,8 +169,10 @@ class Executable {
       if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
     for (std::int32_t out : next.outputs)
       for (std::int32_t in : product.inputs)
-        if (g == 0 && layout.value(out).role == ValueRole::output) return false;  // may be written over an argument
-        else if (overlap(layout, out, in)) return false;
+        if (g == 0 && layout.value(out).role == ValueRole::output)
+          return false;  // may be written over an argument
+        else if (overlap(layout, out, in))
+          return false;
     return true;
   }
   static bool overlap(const FrameLayout& layout, int a, int b) {
@@ -273,9 +281,12 @@ class Executable {
     }
     const int donor = donors_[static_cast<std::size_t>(k)];
     for (int l = 0; l < layout.layers; ++l) {
-      const StoragePtr* given = donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
-      if (given != nullptr && (*given)->unique()) result.layers.push_back(*given);
-      else result.layers.emplace_back(new TensorStorage(plan_.mesh, own.dtype, shape, sharding));
+      const StoragePtr* given =
+          donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
+      if (given != nullptr && (*given)->unique())
+        result.layers.push_back(*given);
+      else
+        result.layers.emplace_back(new TensorStorage(plan_.mesh, own.dtype, shape, sharding));
       if (own.role != ValueRole::output) continue;
       for (int s = 0; s < layout.grid.count(); ++s)
         frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
@@ -295,7 +306,8 @@ class Executable {
         if (to == frame.at(layout, shard)) continue;
         const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
         kernels::strided_copy(to, kernels::contiguous_strides(extent), frame.at(layout, shard),
-                              layout.strides[static_cast<std::size_t>(shard)], extent, static_cast<std::size_t>(layout.element));
+                              layout.strides[static_cast<std::size_t>(shard)], extent,
+                              static_cast<std::size_t>(layout.element));
       }
   }
 };

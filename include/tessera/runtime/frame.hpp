@@ -20,12 +20,12 @@ namespace tessera::runtime {
 struct ValueLayout {
   ShardGrid grid;
   int layers = 1;
-  int first = 0;                                 ///< of its pointers in a frame
-  std::int64_t element = 4;                      ///< bytes
+  int first = 0;             ///< of its pointers in a frame
+  std::int64_t element = 4;  ///< bytes
   std::vector<Box> boxes;
-  std::vector<kernels::Strides> strides;         ///< in elements
-  std::vector<std::int64_t> offsets;             ///< in bytes, from the value's block; of a view, from the root's shard
-  std::vector<std::int32_t> root_shard;          ///< of a view: the shard of its root
+  std::vector<kernels::Strides> strides;  ///< in elements
+  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; of a view, from the root's shard
+  std::vector<std::int32_t> root_shard;   ///< of a view: the shard of its root
 
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
@@ -36,12 +36,11 @@ struct Frame {
   std::vector<char*> pointers;
   std::vector<double> numbers;  ///< by node
   char* arena = nullptr;
-  char* scratch = nullptr;      ///< of the running step alone
-  Frame* frames = nullptr;      ///< of all graphs of the program
-  int layer = -1;               ///< that the body of a repeat runs for
+  char* scratch = nullptr;  ///< of the running step alone
+  Frame* frames = nullptr;  ///< of all graphs of the program
+  int layer = -1;           ///< that the body of a repeat runs for
 
-  template <class T = char>
-  T* at(const ValueLayout& layout, int shard) const {
+  template <class T = char> T* at(const ValueLayout& layout, int shard) const {
     return reinterpret_cast<T*>(pointers[static_cast<std::size_t>(layout.first + shard)]);
   }
 };
@@ -120,7 +119,8 @@ class FrameLayout {
     values_.push_back(layout);
   }
 
-  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at, int layer) {
+  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at,
+                      int layer) {
     const PlanValue& root = plan_.values[static_cast<std::size_t>(value.view_of)];
     const ValueLayout& of = values_[static_cast<std::size_t>(value.view_of)];
     const int shard = of.index(at, root.stacked ? layer : 0);
@@ -137,7 +137,8 @@ class FrameLayout {
     std::int64_t offset = 0;
     if (node.op == Op::slice) {
       const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start = static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
+      const auto start =
+          static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
       offset = start * from[dim] * layout.element;
     }
     (void)box;
@@ -195,7 +196,8 @@ class FrameLayout {
         if (f.out_dim[p] != d) continue;
         const auto factor = static_cast<std::size_t>(f.order[p]);
         if (factors[factor] == 1) continue;
-        if (expected < 0) out[static_cast<std::size_t>(d)] = strides[factor];
+        if (expected < 0)
+          out[static_cast<std::size_t>(d)] = strides[factor];
         else if (strides[factor] != expected)
           fail(errc::graph_invalid, "[rearrange] view: merged dims are not neighbours in memory");
         expected = strides[factor] * factors[factor];
@@ -239,7 +241,8 @@ class WorkGrid {
 
 /// Writes a host scalar as a tensor of rank 0.
 inline void write_number(DType dtype, void* to, double number) {
-  dispatch(dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
+  dispatch(
+      dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
 }
 
 /// What is done to each box of a value while it is still in the cache of who made it.

@@ -19,7 +19,8 @@ namespace tessera::runtime {
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
-      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::gather), source_(c.graph[c.units[c.step.unit].root].source) {
+      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::gather),
+        source_(c.graph[c.units[c.step.unit].root].source) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
     const int table = gathers_ ? step.inputs[0] : step.outputs[0], rows = gathers_ ? step.outputs[0] : step.inputs[0];
@@ -60,8 +61,9 @@ class IndexedStep final : public PreparedStep {
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", gathers_ ? "gather" : "scatter", "] index in range: ", outside.load(), " of a table with ",
-           places_.front().window.global, " rows", source_.line == 0 ? "" : " at ", source_.text());
+      fail(errc::dim_range, "[", gathers_ ? "gather" : "scatter", "] index in range: ", outside.load(),
+           " of a table with ", places_.front().window.global, " rows", source_.line == 0 ? "" : " at ",
+           source_.text());
   }
 
  private:

@@ -46,7 +46,8 @@ class LayoutStep final : public PreparedStep {
   void run_piece(Frame& frame, const Piece& piece, bool zero) const {
     char* to = frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_;
     if (zero) return kernels::strided_fill_zero(to, piece.to_strides, piece.extent, static_cast<std::size_t>(element_));
-    kernels::strided_copy(to, piece.to_strides, frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
+    kernels::strided_copy(to, piece.to_strides,
+                          frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
                           piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
   }
 
@@ -128,7 +129,8 @@ class LayoutStep final : public PreparedStep {
             start += piece.extent[dim];
             break;
           }
-          default: break;
+          default:
+            break;
         }
         add_pieces(piece);
       }

@@ -42,8 +42,8 @@ class RandomStep final : public PreparedStep {
         extent[0] = 1;
         offset = part.row * strides[0];
       }
-      kernels::fill_random(value.dtype, draw_.distribution, frame.at(layout, part.shard) + offset * layout.element, strides, key,
-                           value.shape, begin, extent);
+      kernels::fill_random(value.dtype, draw_.distribution, frame.at(layout, part.shard) + offset * layout.element,
+                           strides, key, value.shape, begin, extent);
     });
   }
 

@@ -124,7 +124,9 @@ inline void RepeatStep::run(Frame& frame) const {
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
     frame.pointers[static_cast<std::size_t>(outer_[number.value].first)] = to;
   }
-  auto set = [&](const ValueLayout& of, int shard, char* to) { inner.pointers[static_cast<std::size_t>(of.first + shard)] = to; };
+  auto set = [&](const ValueLayout& of, int shard, char* to) {
+    inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
+  };
   for (int it = 0; it < layers_; ++it) {
     const int layer = shape_.reverse ? layers_ - 1 - it : it;
     inner.layer = layer;
@@ -134,8 +136,10 @@ inline void RepeatStep::run(Frame& frame) const {
       const ValueLayout& own = layout[value];
       const ValueLayout& from = outer_[inputs_[i]];
       for (int s = 0; s < own.shards(); ++s) {
-        if (carried(static_cast<int>(i)) && it > 0) set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
-        else set(own, s, frame.at(from, stacked_input(static_cast<int>(i)) ? layer * own.shards() + s : s));
+        if (carried(static_cast<int>(i)) && it > 0)
+          set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
+        else
+          set(own, s, frame.at(from, stacked_input(static_cast<int>(i)) ? layer * own.shards() + s : s));
       }
     }
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {

@@ -30,9 +30,7 @@ struct ShardRef {
 };
 
 /// A row-major shard.
-inline ShardRef shard_ref(void* data, const Box& box) {
-  return {data, box, kernels::contiguous_strides(extents(box))};
-}
+inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
 
 constexpr Op op_of(Reduction reduction) {
   return reduction == Reduction::sum ? Op::sum : reduction == Reduction::max ? Op::max : Op::min;
@@ -47,7 +45,8 @@ constexpr Op op_of(Reduction reduction) {
 /// without arithmetic (bf16, f16, sums of bool).
 class ReshardPlan {
  public:
-  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
+  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
+                       kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
       : type_(type), reduction_(reduction), reduce_(reduce) {}
 
   int add_destination(const Box& box, const kernels::Strides& strides) {
@@ -156,9 +155,9 @@ class ReshardPlan {
   }
 
   int add_shard(std::vector<Shard>& shards, const Box& box, const kernels::Strides& strides) {
-    const std::size_t rank =
-        !destinations_.empty() ? destinations_[0].box.begin.size() : !sources_.empty() ? sources_[0].box.begin.size()
-                                                                                       : box.begin.size();
+    const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
+                             : !sources_.empty()    ? sources_[0].box.begin.size()
+                                                    : box.begin.size();
     if (box.begin.size() != rank || box.end.size() != rank || strides.size() != rank)
       fail(errc::graph_invalid, "[reshard] one rank: a shard of rank ", box.begin.size(), " with ", strides.size(),
            " strides among shards of rank ", rank);
@@ -198,8 +197,8 @@ class ReshardPlan {
   }
 
   void run_weights(std::int64_t begin, std::int64_t end, void* const* destinations, const void* const* sources) const {
-    auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
-                                      [&](const Piece& p) { return p.weight_end <= begin; });
+    auto piece =
+        std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.weight_end <= begin; });
     std::int64_t piece_begin = piece == pieces_.begin() ? 0 : piece[-1].weight_end;
     for (; piece != pieces_.end() && piece_begin < end; piece_begin = (piece++)->weight_end) {
       const auto weight = static_cast<double>(piece->weight_end - piece_begin);

@@ -43,6 +43,7 @@ class TensorStorage final : public RefCounted {
   const Box& box(int shard) const { return shards_[static_cast<std::size_t>(shard)].box; }
   void* data(int shard) { return buffer_->as<char>() + shards_[static_cast<std::size_t>(shard)].offset; }
   const void* data(int shard) const { return buffer_->as<char>() + shards_[static_cast<std::size_t>(shard)].offset; }
+
  private:
   Mesh mesh_;
   DType dtype_;

@@ -34,11 +34,9 @@ struct Cost {
 namespace runtime {
 
 /// A function by reference, for the length of a call. Without <functional>, and never owning.
-template <class Signature>
-class FunctionRef;
+template <class Signature> class FunctionRef;
 
-template <class R, class... Args>
-class FunctionRef<R(Args...)> {
+template <class R, class... Args> class FunctionRef<R(Args...)> {
  public:
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)

@@ -27,15 +27,13 @@ namespace tessera {
 /// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
 struct Extent {
   std::int64_t value;
-  template <std::integral Integer>
-  constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
+  template <std::integral Integer> constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
   constexpr Extent(const Dim& extent) : value(extent.value()) {}
 };
 
 namespace detail {
 
-template <std::size_t Rank>
-constexpr Shape shape_from(const Extent (&list)[Rank]) {
+template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank]) {
   static_assert(Rank <= static_cast<std::size_t>(max_rank), "tessera: a tensor has at most 8 dims");
   Shape shape;
   for (const Extent& extent : list) shape.push_back(extent.value);
@@ -101,8 +99,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
 }
 
 /// Calls write(first element, box) for runs of neighbours that make up all shards, in parallel.
-template <class T, class Write>
-void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
+template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
   constexpr std::int64_t most = std::int64_t{1} << 15;
   std::vector<Slab> slabs;
   std::int64_t elements = 0;

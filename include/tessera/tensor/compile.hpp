@@ -12,29 +12,26 @@ namespace tessera {
 
 namespace detail {
 /// An expression given to a compiled function is computed first.
-template <class A>
-decltype(auto) as_argument(A&& argument) {
-  if constexpr (ExprOperand<std::remove_cvref_t<A>>) return eval(argument);
-  else return std::forward<A>(argument);
+template <class A> decltype(auto) as_argument(A&& argument) {
+  if constexpr (ExprOperand<std::remove_cvref_t<A>>)
+    return eval(argument);
+  else
+    return std::forward<A>(argument);
 }
-template <class A>
-using argument_t = std::remove_cvref_t<decltype(as_argument(std::declval<A>()))>;
+template <class A> using argument_t = std::remove_cvref_t<decltype(as_argument(std::declval<A>()))>;
 }  // namespace detail
 
 /// A function traced by the compiler, planned for the shapes and shardings it is called with, and run.
-template <class F>
-class Compiled {
+template <class F> class Compiled {
  public:
   constexpr explicit Compiled(Source source = {}) : source_(source) {}
 
-  template <class... Args>
-  using traced = Traced<F, detail::argument_t<Args>...>;
+  template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
   /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
   /// updates parameters in place. When the call throws before it has run, they are as they were.
-  template <class... Args>
-  typename traced<Args...>::result operator()(Args&&... args) const {
+  template <class... Args> typename traced<Args...>::result operator()(Args&&... args) const {
     std::vector<Leaf> leaves;
     runtime::Executable& executable = find<traced<Args...>>(leaves, args...);
     (give_up<Args>(args), ...);
@@ -50,20 +47,17 @@ class Compiled {
   }
 
   /// The plan of a call, without running it.
-  template <class... Args>
-  const Plan& plan(const Args&... args) const {
+  template <class... Args> const Plan& plan(const Args&... args) const {
     std::vector<Leaf> leaves;
     return find<traced<const Args&...>>(leaves, args...).plan();
   }
   /// The plan as text: kernels, collectives, bytes, source lines.
-  template <class... Args>
-  std::string explain(const Args&... args) const {
+  template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
     return tessera::explain(plan(args...), compiled.program, compiled.units);
   }
   /// Of the plans for arguments of these types.
-  template <class... Args>
-  CacheStatistics cache_statistics() const {
+  template <class... Args> CacheStatistics cache_statistics() const {
     return detail::cache_of<Traced<F, Args...>>().statistics();
   }
 
@@ -72,8 +66,7 @@ class Compiled {
 
   /// The executable for these arguments, and their leaves. A call has no line of its own: errors that come before the
   /// program is known say where it was compiled.
-  template <class T, class... Args>
-  runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
+  template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);
@@ -83,22 +76,20 @@ class Compiled {
       detail::rethrow_with_line(e, ", in a call of the function compiled at ", source_);
     }
   }
-  template <class A>
-  static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
-  template <class A>
-  static void give_up(auto& argument) {
+  template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
+  template <class A> static void give_up(auto& argument) {
     if constexpr (moved_in<A>) {
       detail::ReleaseLeaves release;
       for_each_leaf(argument, release);
     }
   }
-  template <class A>
-  static void give_back(auto& argument, detail::RestoreLeaves& restore) {
-    if constexpr (ExprOperand<std::remove_cvref_t<A>>) ++restore.cursor;  // one leaf: what it was evaluated to
-    else for_each_leaf(argument, restore.passing(!moved_in<A>));
+  template <class A> static void give_back(auto& argument, detail::RestoreLeaves& restore) {
+    if constexpr (ExprOperand<std::remove_cvref_t<A>>)
+      ++restore.cursor;  // one leaf: what it was evaluated to
+    else
+      for_each_leaf(argument, restore.passing(!moved_in<A>));
   }
-  template <class A>
-  static void add(detail::CollectLeaves& collect, const A& argument) {
+  template <class A> static void add(detail::CollectLeaves& collect, const A& argument) {
     collect.cursor = collect.leaves.size();
     for_each_leaf(argument, collect);
     collect.cursor = collect.leaves.size();
@@ -107,9 +98,9 @@ class Compiled {
 
 /// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
 /// by the C++ compiler, to record what it computes.
-template <class F>
-constexpr Compiled<F> compile(F, Here at = Here::current()) {
-  static_assert(std::is_empty_v<F>, "tessera: a compiled function must not capture anything; pass what it needs as arguments");
+template <class F> constexpr Compiled<F> compile(F, Here at = Here::current()) {
+  static_assert(std::is_empty_v<F>,
+                "tessera: a compiled function must not capture anything; pass what it needs as arguments");
   return Compiled<F>(Source::from(at));
 }
 

@@ -29,26 +29,24 @@ namespace detail {
 
 /// Arrays of other libraries know their shape and the order of their elements, which plain values would lose.
 template <class Array>
-concept HasOwnShape = requires(const Array& array) { array.shape(); } ||
-                      requires(const Array& array) { array.rows(); } ||
-                      requires(const Array& array) { array.dimensions(); };
+concept HasOwnShape = requires(const Array& array) { array.shape(); } || requires(const Array& array) {
+  array.rows();
+} || requires(const Array& array) { array.dimensions(); };
 
+template <class Range> struct HostElement {};
 template <class Range>
-struct HostElement {};
-template <class Range>
-  requires(!HasOwnShape<Range> && requires(const Range& range) {
-    std::data(range);
-    std::size(range);
-  })
+  requires(!HasOwnShape<Range> &&
+           requires(const Range& range) {
+             std::data(range);
+             std::size(range);
+           })
 struct HostElement<Range> {
   using type = std::remove_cvref_t<decltype(*std::data(std::declval<const Range&>()))>;
 };
-template <>
-struct HostElement<std::vector<bool>> {
+template <> struct HostElement<std::vector<bool>> {
   using type = bool;
 };
-template <class Range>
-using host_element = typename HostElement<Range>::type;
+template <class Range> using host_element = typename HostElement<Range>::type;
 
 /// Fills a storage from an array on the host that has its shape and any strides, in parallel.
 inline void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
@@ -137,12 +135,10 @@ ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const Pa
 ///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
-                            const PartitionSpec& spec = {},
-                            std::source_location at = std::source_location::current()) {
+                            const PartitionSpec& spec = {}, std::source_location at = std::source_location::current()) {
   const StoragePtr storage = detail::allocate("full", dtype_v<T>, shape, Rank, mesh, spec, at);
-  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [value](T* data, const Box& box) {
-    std::fill_n(data, volume(extents(box)), value);
-  });
+  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
+                           [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
   return tensor_of<T, Rank>(storage);
 }
 template <Element T, std::size_t Rank>

@@ -16,61 +16,59 @@ namespace tessera {
 namespace detail {
 
 /// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
-template <class X>
-struct ExpressionLeaves { using type = std::tuple<X>; };
+template <class X> struct ExpressionLeaves {
+  using type = std::tuple<X>;
+};
 template <class X>
   requires std::is_arithmetic_v<X>
-struct ExpressionLeaves<X> { using type = std::tuple<Scalar>; };
-template <class Tag, class... Operands>
-struct ExpressionLeaves<Expr<Tag, Operands...>> {
+struct ExpressionLeaves<X> {
+  using type = std::tuple<Scalar>;
+};
+template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operands...>> {
   using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
 };
 
 /// Emits an expression type on values for its leaves.
-template <class X>
-struct ExpressionEmitter {
+template <class X> struct ExpressionEmitter {
   static constexpr Value emit(Value, const Value* leaves, int& next) { return leaves[next++]; }
 };
-template <class Tag, class... Operands>
-struct ExpressionEmitter<Expr<Tag, Operands...>> {
+template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Operands...>> {
   static constexpr Value emit(Value context, const Value* leaves, int& next) {
     const Value operands[] = {ExpressionEmitter<Operands>::emit(context, leaves, next)...};
-    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Tag::emit(context, operands[I]...); }
-    (std::index_sequence_for<Operands...>{});
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Tag::emit(context, operands[I]...);
+    }(std::index_sequence_for<Operands...>{});
   }
 };
 
 /// The traced function that an expression type is.
-template <class E>
-struct ExpressionFunction {
-  template <class... Leaves>
-  constexpr auto operator()(const Leaves&... list) const {
+template <class E> struct ExpressionFunction {
+  template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
     const Value leaves[] = {trace_of(list)...};
     int next = 0;
     return Sym<typename E::element, E::rank>(ExpressionEmitter<E>::emit(leaves[0], leaves, next));
   }
 };
-template <class E, class Tuple>
-struct TracedExpressionOf;
-template <class E, class... Leaves>
-struct TracedExpressionOf<E, std::tuple<Leaves...>> { using type = Traced<ExpressionFunction<E>, Leaves...>; };
-template <class E>
-using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
+template <class E, class Tuple> struct TracedExpressionOf;
+template <class E, class... Leaves> struct TracedExpressionOf<E, std::tuple<Leaves...>> {
+  using type = Traced<ExpressionFunction<E>, Leaves...>;
+};
+template <class E> using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
 
-template <Operand X>
-void collect_expression(const X& x, CollectLeaves& collect);
-template <class... Ts>
-void collect_pack(const Pack<Ts...>& pack, CollectLeaves& collect) {
+template <Operand X> void collect_expression(const X& x, CollectLeaves& collect);
+template <class... Ts> void collect_pack(const Pack<Ts...>& pack, CollectLeaves& collect) {
   if constexpr (sizeof...(Ts) > 0) {
     collect_expression(pack.head, collect);
     collect_pack(pack.tail, collect);
   }
 }
-template <Operand X>
-void collect_expression(const X& x, CollectLeaves& collect) {
-  if constexpr (ExprOperand<X>) collect_pack(x.operands, collect);
-  else if constexpr (std::is_arithmetic_v<X>) collect.leaf(Scalar(static_cast<double>(x)));
-  else collect.leaf(x);
+template <Operand X> void collect_expression(const X& x, CollectLeaves& collect) {
+  if constexpr (ExprOperand<X>)
+    collect_pack(x.operands, collect);
+  else if constexpr (std::is_arithmetic_v<X>)
+    collect.leaf(Scalar(static_cast<double>(x)));
+  else
+    collect.leaf(x);
 }
 
 /// Throws the error once more, with a line where it names none.
@@ -81,8 +79,7 @@ void collect_expression(const X& x, CollectLeaves& collect) {
 }
 
 /// What the program of an expression can't know is the line that wrote it.
-template <class F>
-decltype(auto) with_line(Source source, F&& f) {
+template <class F> decltype(auto) with_line(Source source, F&& f) {
   try {
     return f();
   } catch (const error& e) {
@@ -90,9 +87,7 @@ decltype(auto) with_line(Source source, F&& f) {
   }
 }
 
-template <class T, int Rank>
-template <class E>
-ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
+template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
   return with_line(expression.source, [&] {
     CollectLeaves collect;
     collect_expression(expression, collect);
@@ -105,22 +100,17 @@ ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
 
 /// Runs an expression: fused, partitioned over the mesh of its tensors, with the sharding that follows from theirs.
 /// Errors: those of its operations, with the line that wrote it. Communication: see explain(expression).
-template <ExprOperand E>
-ShardedTensor<typename E::element, E::rank> eval(const E& expression) {
-  return expression;
-}
+template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
 
 /// The plan of an expression, without running it, and the same as text.
-template <ExprOperand E>
-const Plan& plan(const E& expression) {
+template <ExprOperand E> const Plan& plan(const E& expression) {
   return detail::with_line(expression.source, [&]() -> const Plan& {
     detail::CollectLeaves collect;
     detail::collect_expression(expression, collect);
     return detail::executable_for<detail::TracedExpression<E>>(collect.leaves).plan();
   });
 }
-template <ExprOperand E>
-std::string explain(const E& expression) {
+template <ExprOperand E> std::string explain(const E& expression) {
   const CompiledProgram compiled = detail::ProgramCode<detail::TracedExpression<E>>::compiled();
   return tessera::explain(plan(expression), compiled.program, compiled.units);
 }

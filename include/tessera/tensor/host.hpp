@@ -51,8 +51,7 @@ void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>>
 }
 
 /// All elements, row-major.
-template <class T, int Rank>
-std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   const auto count = static_cast<std::size_t>(volume(storage.shape()));
   if constexpr (std::is_same_v<T, bool>) {

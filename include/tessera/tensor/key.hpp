@@ -26,8 +26,7 @@ struct Key {
 constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
 
 /// N independent keys, which are also independent of those that fold_in gives.
-template <std::size_t N>
-constexpr std::array<Key, N> split(Key key) {
+template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   std::array<Key, N> keys;
   // A stream of its own: the same small numbers are likely to be folded into the same key.
   const Key stream = fold_in(key, 0x73706c6974ull);

@@ -28,20 +28,18 @@
 namespace tessera {
 
 /// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
-template <class T, int Rank>
-struct LocalShard {
+template <class T, int Rank> struct LocalShard {
   using element = T;
   static constexpr int rank = Rank;
 
   int device = 0;
-  int replica_id = 0;        ///< which replica of its shard: devices with the same box count from 0, by their ids
-  Box box;                   ///< the indices of the whole tensor that it holds
-  std::span<const T> data;   ///< row-major; valid as long as a tensor that shares the memory lives
+  int replica_id = 0;       ///< which replica of its shard: devices with the same box count from 0, by their ids
+  Box box;                  ///< the indices of the whole tensor that it holds
+  std::span<const T> data;  ///< row-major; valid as long as a tensor that shares the memory lives
 };
 
 /// The shards of a tensor by device, from 0: a random-access range of LocalShard that keeps the tensor alive.
-template <class T, int Rank>
-class LocalShards {
+template <class T, int Rank> class LocalShards {
  public:
   using value_type = LocalShard<T, Rank>;
 
@@ -93,7 +91,9 @@ class LocalShards {
     const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
     const Box& box = storage.box(shard);
     const auto* data = static_cast<const T*>(storage.data(shard));
-    return {device, tessera::replica_id(storage.mesh(), storage.sharding(), device), box,
+    return {device,
+            tessera::replica_id(storage.mesh(), storage.sharding(), device),
+            box,
             {data, static_cast<std::size_t>(volume(extents(box)))}};
   }
 
@@ -102,8 +102,7 @@ class LocalShards {
 };
 
 /// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
-template <class T, int Rank>
-LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
   return LocalShards<T, Rank>(x);
 }
 

@@ -46,8 +46,7 @@ inline void align_right(std::vector<std::string>& words) {
 struct Decimal {
   std::string whole, fraction, exponent;
 
-  template <class T>
-  static Decimal of(T value, std::chars_format format, int precision) {
+  template <class T> static Decimal of(T value, std::chars_format format, int precision) {
     char text[128];
     auto end = std::to_chars(text, text + sizeof text, value, format).ptr;
     Decimal shortest(std::string_view(text, static_cast<std::size_t>(end - text)));
@@ -68,8 +67,7 @@ struct Decimal {
 };
 
 /// One word a number, all with their points in one column; with exponents where the magnitudes differ much.
-template <class T>
-std::vector<std::string> real_words(const std::vector<T>& values, int precision) {
+template <class T> std::vector<std::string> real_words(const std::vector<T>& values, int precision) {
   T largest = 0, smallest = 0;
   bool finite = false, infinite = false, negative_infinity = false;
   for (T value : values) {
@@ -142,8 +140,7 @@ class PrintedElements {
   }
 
  private:
-  template <class T, class Read>
-  std::vector<Read> values() const {
+  template <class T, class Read> std::vector<Read> values() const {
     std::vector<Read> out;
     std::vector<std::size_t> at(shown_.size(), 0);
     Shape index(shown_.size(), 0);
@@ -180,9 +177,7 @@ class BracketedText {
   /// `sizes`: words along each dim. `gaps`: after how many of them something was left out, or 0.
   BracketedText(std::vector<std::string> words, std::vector<std::size_t> sizes, std::vector<std::size_t> gaps,
                 int width)
-      : words_(std::move(words)),
-        sizes_(std::move(sizes)),
-        gaps_(std::move(gaps)),
+      : words_(std::move(words)), sizes_(std::move(sizes)), gaps_(std::move(gaps)),
         width_(static_cast<std::size_t>(std::max(width, 0))) {}
 
   std::string text() {
@@ -266,16 +261,14 @@ inline std::string tensor_text(const TensorStorage& storage, const PrintOptions&
 ///     [[1.   2.5 ]
 ///      [3.   4.25]]
 ///     f32[2,2]{data,-} on mesh(data=2)
-template <class T, int Rank>
-std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
+template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
   if (!x.storage())
     return concat_text(x.traced() ? "traced " : "empty ", name_of(dtype_v<T>), " tensor of rank ", Rank);
   return detail::tensor_text(storage_of(x), options);
 }
 
 /// As to_string. This header does not include <ostream>; who has a stream has.
-template <class T, int Rank>
-std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
 }
 

@@ -30,8 +30,7 @@ struct CacheStatistics {
 namespace detail {
 
 /// A traced program with its kernels, and the steps that it needs, as code.
-template <class Traced>
-struct ProgramCode : TracedUnits<Traced> {
+template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
   using TracedUnits<Traced>::size;
   using TracedUnits<Traced>::views;
@@ -43,8 +42,7 @@ struct ProgramCode : TracedUnits<Traced> {
         if (view[u].kind == kind) return true;
     return false;
   }
-  template <class Counts>
-  static constexpr DTypeSet types_where(Counts counts) {
+  template <class Counts> static constexpr DTypeSet types_where(Counts counts) {
     DTypeSet set = 0;
     for (const GraphView& graph : Traced::graphs)
       for (int id = 0; id < graph.size; ++id)
@@ -68,27 +66,34 @@ struct ProgramCode : TracedUnits<Traced> {
   static std::unique_ptr<runtime::PreparedStep> make_repeat(const runtime::StepContext& context, const Graphs& graphs) {
     return std::make_unique<runtime::RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
   }
-  template <UnitKind Kind>
-  static constexpr runtime::StepFactory factory() {
-    if constexpr (!has(Kind) || Kind == UnitKind::fused) return nullptr;
-    else if constexpr (Kind == UnitKind::contraction) return &make<runtime::ContractionStep<products>>;
-    else if constexpr (Kind == UnitKind::indexed) return &make<runtime::IndexedStep>;
-    else if constexpr (Kind == UnitKind::random) return &make<runtime::RandomStep>;
-    else if constexpr (Kind == UnitKind::repeat) return &make_repeat;
-    else if constexpr (Kind == UnitKind::attention) return &make<runtime::AttentionStep<attentions>>;
-    else return &make<runtime::LayoutStep>;
+  template <UnitKind Kind> static constexpr runtime::StepFactory factory() {
+    if constexpr (!has(Kind) || Kind == UnitKind::fused)
+      return nullptr;
+    else if constexpr (Kind == UnitKind::contraction)
+      return &make<runtime::ContractionStep<products>>;
+    else if constexpr (Kind == UnitKind::indexed)
+      return &make<runtime::IndexedStep>;
+    else if constexpr (Kind == UnitKind::random)
+      return &make<runtime::RandomStep>;
+    else if constexpr (Kind == UnitKind::repeat)
+      return &make_repeat;
+    else if constexpr (Kind == UnitKind::attention)
+      return &make<runtime::AttentionStep<attentions>>;
+    else
+      return &make<runtime::LayoutStep>;
   }
   static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
-      factory<UnitKind::fused>(),  factory<UnitKind::contraction>(), factory<UnitKind::layout>(), factory<UnitKind::indexed>(),
-      factory<UnitKind::random>(), factory<UnitKind::constraint>(),  factory<UnitKind::repeat>(),
-      factory<UnitKind::attention>()};
+      factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
+      factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
+      factory<UnitKind::repeat>(),  factory<UnitKind::attention>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
-      return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>..., nullptr};
+      return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
+                                                       nullptr};
     }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
-    return {Traced::program(), views.data(), kernels.data(), code.data(), steps.data(),
-            &tessera::kernels::strided_reduce_as<sums, extremes>};
+    return {Traced::program(), views.data(), kernels.data(),
+            code.data(),       steps.data(), &tessera::kernels::strided_reduce_as<sums, extremes>};
   }
 };
 
@@ -111,7 +116,8 @@ class ProgramCache {
       return *entry.executable;
     }
     ++statistics_.misses;
-    Plan plan = make_plan(compiled_.program, compiled_.units, mesh, arguments.data(), static_cast<int>(arguments.size()));
+    Plan plan =
+        make_plan(compiled_.program, compiled_.units, mesh, arguments.data(), static_cast<int>(arguments.size()));
     entries_.push_back({key, mesh, arguments, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
     return *entries_.back().executable;
   }
@@ -140,8 +146,7 @@ class ProgramCache {
   }
 };
 
-template <class Traced>
-ProgramCache& cache_of() {
+template <class Traced> ProgramCache& cache_of() {
   static ProgramCache cache(ProgramCode<Traced>::compiled());
   return cache;
 }
@@ -152,8 +157,7 @@ struct CollectLeaves {
   std::size_t cursor = 0, base = 0;
   int layer = -1;
 
-  template <class L>
-  void leaf(const L& x) {
+  template <class L> void leaf(const L& x) {
     const bool later = layer > 0;
     if (!later) leaves.emplace_back();
     Leaf& to = leaves[cursor++];
@@ -166,13 +170,12 @@ struct CollectLeaves {
       to.stacked = false;
       const double number = static_cast<double>(x.value());
       if (later && to.number != number)
-        fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer, " has ",
-             number, ", layer 0 has ", to.number);
+        fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer,
+             " has ", number, ", layer 0 has ", to.number);
       to.number = number;
     }
   }
-  template <class S>
-  void enter_stack(const S& stack) {
+  template <class S> void enter_stack(const S& stack) {
     if (stack.size() == 0) fail(errc::structure, "[stack] layers: a Stack without layers");
     base = leaves.size();
   }
@@ -189,15 +192,16 @@ struct FillLeaves {
   std::size_t cursor = 0, base = 0;
   int layer = 0;
 
-  template <class L>
-  void leaf(L& x) {
+  template <class L> void leaf(L& x) {
     Leaf& from = leaves[cursor++];
-    if constexpr (std::is_same_v<L, Dim>) x = Dim(static_cast<std::int64_t>(from.number));
-    else if constexpr (std::is_same_v<L, Scalar>) x = Scalar(from.number);
-    else x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
+    if constexpr (std::is_same_v<L, Dim>)
+      x = Dim(static_cast<std::int64_t>(from.number));
+    else if constexpr (std::is_same_v<L, Scalar>)
+      x = Scalar(from.number);
+    else
+      x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
-  template <class S>
-  void enter_stack(S& stack) {
+  template <class S> void enter_stack(S& stack) {
     base = cursor;
     std::size_t at = cursor;
     while (!leaves[at].stacked) ++at;
@@ -212,8 +216,7 @@ struct FillLeaves {
 
 /// Takes the tensors out of arguments that were moved in, so that the program holds the only references.
 struct ReleaseLeaves {
-  template <class L>
-  void leaf(L& x) {
+  template <class L> void leaf(L& x) {
     if constexpr (StoredOperand<L>) x = L();
   }
   void enter_stack(auto&) {}
@@ -232,11 +235,11 @@ struct RestoreLeaves {
     writes = !over;
     return *this;
   }
-  template <class L>
-  void leaf(L& x) {
+  template <class L> void leaf(L& x) {
     Leaf& from = leaves[cursor++];
     if constexpr (StoredOperand<std::remove_const_t<L>> && !std::is_const_v<L>)
-      if (writes) x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
+      if (writes)
+        x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
   void enter_stack(auto&) { base = cursor; }
   void enter_layer(int i) {
@@ -247,7 +250,8 @@ struct RestoreLeaves {
 };
 
 /// What a plan needs to know of the leaves, checked: one mesh, and layers of one structure.
-inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves, Mesh& mesh) {
+inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
+                                          Mesh& mesh) {
   std::vector<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
@@ -257,7 +261,8 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
     if (graph[id].op == Op::dim) is_dim[static_cast<std::size_t>(graph[id].index())] = 1;
   for (int g = 1; g < compiled.program.graph_count; ++g)
     for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim) is_dim[static_cast<std::size_t>(node.index())] = 1;
+      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim)
+        is_dim[static_cast<std::size_t>(node.index())] = 1;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
@@ -274,9 +279,9 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
              ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->sharding() == x.sharding()))
-        fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i, " has ",
-             shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ", shape_text(x.dtype(), layer->shape()),
-             text(layer->sharding(), mesh));
+        fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
+             " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
+             shape_text(x.dtype(), layer->shape()), text(layer->sharding(), mesh));
     }
     info.shape = x.shape();
     info.sharding = x.sharding();
@@ -296,16 +301,14 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
 }
 
 /// The executable for these leaves.
-template <class Traced>
-runtime::Executable& executable_for(const std::vector<Leaf>& leaves) {
+template <class Traced> runtime::Executable& executable_for(const std::vector<Leaf>& leaves) {
   ProgramCache& cache = cache_of<Traced>();
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find(mesh, infos);
 }
 
-template <class Result>
-Result unflatten(std::vector<Leaf>& leaves) {
+template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
   Result result{};
   FillLeaves fill{leaves};
   for_each_leaf(result, fill);

@@ -27,18 +27,15 @@ namespace tessera {
 
 namespace detail {
 
-template <class T>
-constexpr void check_random_element() {
+template <class T> constexpr void check_random_element() {
   static_assert(std::is_floating_point_v<T>, "tessera: random tensors are of float or double");
 }
 
 // Never inlined and one rounding each: a compiler could fuse a multiplication and an addition at some places only.
-template <class T>
-__attribute__((noinline)) void scale_values(T* data, std::int64_t count, T factor) {
+template <class T> __attribute__((noinline)) void scale_values(T* data, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) data[i] *= factor;
 }
-template <class T>
-__attribute__((noinline)) void shift_values(T* data, std::int64_t count, T offset, T largest) {
+template <class T> __attribute__((noinline)) void shift_values(T* data, std::int64_t count, T offset, T largest) {
   for (std::int64_t i = 0; i < count; ++i) data[i] = std::min(data[i] + offset, largest);
 }
 

@@ -24,16 +24,14 @@ namespace detail {
 }  // namespace detail
 
 /// What a tensor holds. Errors: `empty_tensor` for one that holds nothing, and inside a trace.
-template <class T, int Rank>
-const TensorStorage& storage_of(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor<T, Rank>& x) {
   if (!x.storage()) detail::fail_without_data(dtype_v<T>, Rank, x.traced());
   return static_cast<const TensorStorage&>(*x.storage());
 }
 
 /// The tensor that a storage is. A tensor is never still to be reduced: partial values live inside of programs alone.
 /// Errors: `empty_tensor` for null, `dtype_mismatch`, `rank_mismatch`, `unsupported` for partial values.
-template <class T, int Rank>
-ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
+template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
   if (!storage) detail::fail_without_data(dtype_v<T>, Rank, false);
   if (storage->dtype() != dtype_v<T>)
     fail(errc::dtype_mismatch, "[tensor_of] element type: ", shape_text(storage->dtype(), storage->shape()),
@@ -48,21 +46,13 @@ ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
 }
 
 /// Global extents, outermost first.
-template <class T, int Rank>
-const Shape& shape(const ShardedTensor<T, Rank>& x) {
-  return storage_of(x).shape();
-}
-template <class T, int Rank>
-const Sharding& sharding(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> const Shape& shape(const ShardedTensor<T, Rank>& x) { return storage_of(x).shape(); }
+template <class T, int Rank> const Sharding& sharding(const ShardedTensor<T, Rank>& x) {
   return storage_of(x).sharding();
 }
-template <class T, int Rank>
-const Mesh& mesh(const ShardedTensor<T, Rank>& x) {
-  return storage_of(x).mesh();
-}
+template <class T, int Rank> const Mesh& mesh(const ShardedTensor<T, Rank>& x) { return storage_of(x).mesh(); }
 /// Number of elements.
-template <class T, int Rank>
-std::int64_t size(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) {
   return volume(storage_of(x).shape());
 }
 
@@ -70,22 +60,19 @@ std::int64_t size(const ShardedTensor<T, Rank>& x) {
 inline std::string layout_text(const TensorStorage& storage) {
   return shape_text(storage.dtype(), storage.shape()) + text(storage.sharding(), storage.mesh());
 }
-template <class T, int Rank>
-std::string layout_text(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::string layout_text(const ShardedTensor<T, Rank>& x) {
   return layout_text(storage_of(x));
 }
 
 /// Bytes that a device of the mesh holds of a tensor. Errors: `mesh_devices` for a device that is not there.
-template <class T, int Rank>
-std::int64_t device_bytes(const ShardedTensor<T, Rank>& x, int device) {
+template <class T, int Rank> std::int64_t device_bytes(const ShardedTensor<T, Rank>& x, int device) {
   const TensorStorage& storage = storage_of(x);
   const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(device)));
   return volume(extents(box)) * static_cast<std::int64_t>(sizeof(T));
 }
 
 /// Bytes that this process holds: each distinct shard once, however many devices have a replica.
-template <class T, int Rank>
-std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::int64_t bytes = 0;
   for (int shard = 0; shard < storage.shard_count(); ++shard) bytes += volume(extents(storage.box(shard)));

@@ -5,9 +5,8 @@
 #include <set>
 #include <string>
 
-#include <gtest/gtest.h>
-
 #include "../../support/scratch_folder.hpp"
+#include <gtest/gtest.h>
 
 namespace {
 

@@ -1,10 +1,9 @@
-#include <tessera/graph/group.hpp>
-
 #include <set>
 
-#include <tessera/graph/lower_fused.hpp>
-
 #include "../../support/random_program.hpp"
+
+#include <tessera/graph/group.hpp>
+#include <tessera/graph/lower_fused.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -28,12 +27,14 @@ void expect_valid(const GraphView& graph) {
     for (int i = 0; i < unit.input_count; ++i) {
       const int node = units.input(u, i).node;
       inputs.insert(node);
-      EXPECT_TRUE(graph[node].op == Op::argument || made[at(node)] || (host[at(node)] && unit.kind == ts::UnitKind::repeat))
+      EXPECT_TRUE(graph[node].op == Op::argument || made[at(node)] ||
+                  (host[at(node)] && unit.kind == ts::UnitKind::repeat))
           << "unit " << u << " reads node " << node << " before it is made";
     }
     if (unit.kind == ts::UnitKind::fused) {
       std::set<int> members(units.members + unit.first_member, units.members + unit.first_member + unit.member_count);
-      std::set<int> uniforms(units.members + unit.first_uniform, units.members + unit.first_uniform + unit.uniform_count);
+      std::set<int> uniforms(units.members + unit.first_uniform,
+                             units.members + unit.first_uniform + unit.uniform_count);
       for (int id : members) take(id, u);
       for (int id : uniforms) EXPECT_TRUE(host[at(id)]);
       for (int id : members)
@@ -80,8 +81,9 @@ struct Model {
   Block last;
 };
 constexpr auto train = [](const auto& model, const auto& x, const auto& t) {
-  return ts::value_and_grad([](const auto& m, const auto& a, const auto& b) { return ts::cross_entropy(m.last(m.blocks(a)), b); })(
-      model, x, t);
+  return ts::value_and_grad([](const auto& m, const auto& a, const auto& b) {
+    return ts::cross_entropy(m.last(m.blocks(a)), b);
+  })(model, x, t);
 };
 
 TEST(Group, TrainingStep) {
@@ -107,12 +109,24 @@ TEST(Group, EqualGroupsShareAKernel) {
 }
 
 TEST(Group, FusesAcrossUsesAndRows) {
-  EXPECT_EQ(fused_units(trace<decltype([](const auto& x, const auto& y) { return std::tuple(x + y, x * y); }), Float<2>, Float<2>>().main()), 1);
+  EXPECT_EQ(
+      fused_units(
+          trace<decltype([](const auto& x, const auto& y) { return std::tuple(x + y, x * y); }), Float<2>, Float<2>>()
+              .main()),
+      1);
   // A value of another shape is another kernel; a column sum ends one.
   EXPECT_EQ(fused_units(trace<decltype([](const auto& x) { return x * ts::sum<0>(x * x); }), Float<2>>().main()), 2);
-  EXPECT_EQ(fused_units(trace<decltype([](const auto& x) { return x * ts::sum<1>(x * x, ts::keepdims); }), Float<2>>().main()), 1);
+  EXPECT_EQ(fused_units(
+                trace<decltype([](const auto& x) { return x * ts::sum<1>(x * x, ts::keepdims); }), Float<2>>().main()),
+            1);
   // No path from a group to itself through a contraction.
-  EXPECT_EQ(fused_units(trace<decltype([](const auto& x) { const auto y = ts::exp(x); return ts::matmul(y, y) + y; }), Float<2>>().main()), 2);
+  EXPECT_EQ(fused_units(trace<decltype([](const auto& x) {
+                                const auto y = ts::exp(x);
+                                return ts::matmul(y, y) + y;
+                              }),
+                              Float<2>>()
+                            .main()),
+            2);
 }
 
 TEST(Group, ASumOfProductsIsAddedInPlace) {

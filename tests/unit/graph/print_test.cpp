@@ -1,6 +1,6 @@
-#include <tessera/graph/print.hpp>
-
 #include "../../support/traced.hpp"
+
+#include <tessera/graph/print.hpp>
 
 namespace ts = tessera;
 
@@ -65,7 +65,8 @@ TEST(Print, Dot) {
   subgraph cluster_0 {
     label="program";
     n0_0 [label="%0 argument[0]\nf64[?]"];
-    n0_1 [label="%1 exp\nf64[?]\nprint_test.cpp:)" + std::to_string(line) + R"("];
+    n0_1 [label="%1 exp\nf64[?]\nprint_test.cpp:)" +
+                                            std::to_string(line) + R"("];
     n0_0 -> n0_1;
     n0_1 -> out0_0;
     out0_0 [shape=plaintext, label="result 0"];

@@ -1,6 +1,6 @@
-#include <tessera/graph/simplify.hpp>
-
 #include "../../support/untyped.hpp"
+
+#include <tessera/graph/simplify.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -20,8 +20,9 @@ TEST(Simplify, EqualExpressionsAreOneNode) {
 
 TEST(Simplify, AttributesTellNodesApart) {
   const auto f = [](const auto& x) {
-    return std::tuple(ts::iota<0, float>(x), ts::iota<1, float>(x), ts::iota<1, std::int32_t>(x), ts::max<0>(x), ts::max<1>(x),
-                      ts::transpose<0, 1, 2>(x), ts::transpose<1, 0, 2>(x), ts::transpose<2, 0, 1>(x), x * 2, x * 3);
+    return std::tuple(ts::iota<0, float>(x), ts::iota<1, float>(x), ts::iota<1, std::int32_t>(x), ts::max<0>(x),
+                      ts::max<1>(x), ts::transpose<0, 1, 2>(x), ts::transpose<1, 0, 2>(x), ts::transpose<2, 0, 1>(x),
+                      x * 2, x * 3);
   };
   const Program program = trace<decltype(f), Float<3>>();
   for (int i = 0; i < program.main().output_count; ++i)
@@ -39,7 +40,9 @@ TEST(Simplify, NumbersAreFolded) {
   program.output(ts::build::cast(program.number(7), ts::DType::f32) + a);
   const Program made = program.finish();
   EXPECT_EQ(made.count(Op::mul), 1);
-  EXPECT_EQ(made.count(Op::sub) + made.count(Op::div) + made.count(Op::neg) + made.count(Op::add) + made.count(Op::maximum), 0);
+  EXPECT_EQ(
+      made.count(Op::sub) + made.count(Op::div) + made.count(Op::neg) + made.count(Op::add) + made.count(Op::maximum),
+      0);
   const auto out = run(made.view(), {Array({2}, {1, -2})});
   EXPECT_EQ(out[0].data, (std::vector<double>{-16, 32}));
   EXPECT_EQ(out[1].data[0], 8);
@@ -60,7 +63,8 @@ TEST(Simplify, NothingUnusedIsLeft) {
   const auto g = [](const auto& x, const auto& y, const auto& unused) {
     const auto dead = ts::exp(ts::matmul(x, unused));
     (void)dead;
-    return std::get<1>(ts::value_and_grad([](const auto& a, const auto& b) { return ts::sum(ts::gelu(ts::matmul(a, b)) * a); })(x, y));
+    return std::get<1>(
+        ts::value_and_grad([](const auto& a, const auto& b) { return ts::sum(ts::gelu(ts::matmul(a, b)) * a); })(x, y));
   };
   const Program program = trace<decltype(g), Float<2>, Float<2>, Float<2>>();
   EXPECT_EQ(program.argument_count, 3);
@@ -89,12 +93,24 @@ TEST(Simplify, KeepsTheMeaning) {
       for (int step = 0; step < 12; ++step) {
         const ts::Value a = values[pick(values.size())], b = values[pick(values.size())];
         switch (pick(7)) {
-          case 0: values.push_back(a + b); break;
-          case 1: values.push_back(a * b); break;
-          case 2: values.push_back(a - b); break;
-          case 3: values.push_back(-a); break;
-          case 4: values.push_back(ts::build::unary(Op::tanh, a)); break;
-          case 5: values.push_back(ts::build::broadcast(a, values[0])); break;
+          case 0:
+            values.push_back(a + b);
+            break;
+          case 1:
+            values.push_back(a * b);
+            break;
+          case 2:
+            values.push_back(a - b);
+            break;
+          case 3:
+            values.push_back(-a);
+            break;
+          case 4:
+            values.push_back(ts::build::unary(Op::tanh, a));
+            break;
+          case 5:
+            values.push_back(ts::build::broadcast(a, values[0]));
+            break;
           default:
             values.push_back(a.rank() == 2 ? ts::build::reduce(Op::sum, a, 0b10, true) : a);
             break;

@@ -1,8 +1,8 @@
-#include <tessera/graph/stack.hpp>
-
 #include <array>
 
 #include "../../support/gradients.hpp"
+
+#include <tessera/graph/stack.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -12,8 +12,7 @@ namespace {
 constexpr int n = 3;
 
 /// The same blocks, written out one after the other.
-template <class Block>
-struct ByHand {
+template <class Block> struct ByHand {
   std::array<Block, n> blocks;
   constexpr auto operator()(const auto& x, const auto&... extra) const {
     return blocks[2](blocks[1](blocks[0](x, extra...), extra...), extra...);
@@ -81,7 +80,8 @@ void expect_written_out(const Array& weights, const std::vector<Leaf>& leaves, c
     expect_near(got.at(1 + k + i), want.at(1 + n * k + i), 1e-12, "input " + std::to_string(i));
   const auto value = [&](const std::vector<Array>& at) { return run(stack.view(), at).at(0).data[0]; };
   for (std::size_t a = 1; a < stacked.size(); ++a)
-    if (!constant[a]) expect_near(got.at(a), finite_difference(value, stacked, a), 1e-6, "difference " + std::to_string(a));
+    if (!constant[a])
+      expect_near(got.at(a), finite_difference(value, stacked, a), 1e-6, "difference " + std::to_string(a));
 }
 
 const Array x = random_array({2, 4}, 1), w = random_array({2, 4}, 2);
@@ -120,15 +120,16 @@ struct Attention {
   constexpr auto operator()(const auto& v) const {
     const auto h = ts::layer_norm(v, gain, bias);
     const auto split = [&](const auto& y) { return ts::rearrange<"b t (h d) -> b t h d">(y, ts::len<"h">(heads)); };
-    const auto mixed = ts::causal_attention(split(ts::matmul(h, query)), split(ts::matmul(h, key)), split(ts::matmul(h, value)));
+    const auto mixed =
+        ts::causal_attention(split(ts::matmul(h, query)), split(ts::matmul(h, key)), split(ts::matmul(h, value)));
     return v + ts::matmul(ts::rearrange<"b t h d -> b t (h d)">(mixed), out);
   }
 };
 TEST(Stack, TransformerLayers) {
   const Shape square{4, 4};
   expect_written_out<Attention, Float<3>>(random_array({1, 3, 4}, 8),
-                                          {tensor({4}, 1), tensor({4}, 2), tensor(square, 3), tensor(square, 4), tensor(square, 5),
-                                           tensor(square, 6), number(2)},
+                                          {tensor({4}, 1), tensor({4}, 2), tensor(square, 3), tensor(square, 4),
+                                           tensor(square, 5), tensor(square, 6), number(2)},
                                           {random_array({1, 3, 4}, 7)});
 }
 
@@ -137,9 +138,7 @@ struct Odd {
   Float<1> unused, used;
   constexpr auto operator()(const auto& v) const { return ts::zeros_like(v) + used * used; }
 };
-TEST(Stack, BlocksThatReadLittle) {
-  expect_written_out<Odd, Float<2>>(w, {tensor({4}, 3), tensor({4}, 4)}, {x});
-}
+TEST(Stack, BlocksThatReadLittle) { expect_written_out<Odd, Float<2>>(w, {tensor({4}, 3), tensor({4}, 4)}, {x}); }
 
 // The carried value is read in several ways, and reduced; a result smaller than it is broadcast.
 struct Reducing {
@@ -177,7 +176,8 @@ TEST(Stack, RunTwice) {
   arguments.push_back(x);
   const auto got = run(program.view(), arguments);
   const auto value = [&](const std::vector<Array>& at) { return run(program.view(), at).at(0).data[0]; };
-  for (std::size_t a = 1; a < arguments.size(); ++a) expect_near(got.at(a), finite_difference(value, arguments, a), 1e-6);
+  for (std::size_t a = 1; a < arguments.size(); ++a)
+    expect_near(got.at(a), finite_difference(value, arguments, a), 1e-6);
 }
 
 // The gradient of a gradient: a repeat of four bodies.

@@ -1,6 +1,6 @@
-#include <tessera/graph/trace.hpp>
-
 #include "../../support/gradients.hpp"
+
+#include <tessera/graph/trace.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -14,8 +14,7 @@ TEST(Trace, NodesKnowTheLineThatWroteThem) {
   const auto f = [](const auto& x, const auto& y) {
     const auto sum = x + y;
     const auto product = ts::matmul(x, y);
-    const auto ratio = x /
-                       y;
+    const auto ratio = x / y;
     const auto mean = ts::mean<0>(x);
     const auto soft = ts::softmax(x);
     const auto negative = -x;
@@ -26,7 +25,9 @@ TEST(Trace, NodesKnowTheLineThatWroteThem) {
   const Program program = trace<decltype(f), Float<2>, Float<2>>();
   const std::uint32_t lines[] = {0, 1, 2, 4, 5, 6, 7, 8};
   for (int k = 0; k < 8; ++k) {
-    EXPECT_EQ(output(program, k).source.line, first + lines[k] + (k == 2 ? output(program, k).source.line - first - 2 : 0)) << k;
+    EXPECT_EQ(output(program, k).source.line,
+              first + lines[k] + (k == 2 ? output(program, k).source.line - first - 2 : 0))
+        << k;
     EXPECT_EQ(output(program, k).source.text(), "trace_test.cpp:" + std::to_string(output(program, k).source.line));
   }
   EXPECT_TRUE(output(program, 2).source.line == first + 2 || output(program, 2).source.line == first + 3);
@@ -85,8 +86,9 @@ TEST(Trace, ExpressionsAndPlaceholdersMeet) {
 }
 
 TEST(Trace, MistakesAreNamed) {
-  EXPECT_THROW((trace<decltype([](const auto& x) { return x * Float<2>(); }), Float<2>>()), ts::error);  // data in a trace
-  EXPECT_THROW((trace<decltype([](const auto&) { return Float<2>(); }), Float<2>>()), ts::error);        // not computed
+  EXPECT_THROW((trace<decltype([](const auto& x) { return x * Float<2>(); }), Float<2>>()),
+               ts::error);                                                                         // data in a trace
+  EXPECT_THROW((trace<decltype([](const auto&) { return Float<2>(); }), Float<2>>()), ts::error);  // not computed
 }
 
 TEST(Gradient, ReachesEverySourceInFull) {
@@ -114,15 +116,18 @@ TEST(Gradient, CountsWhatAConstantCotangentReaches) {
     })(std::tuple(x, bias, column, scale));
   };
   const Program program = trace<decltype(f), Float<2>, Float<1>, Float<1>, Float<0>>();
-  check_against_differences(program, {random_array({2, 3}, 1), random_array({3}, 2), random_array({2}, 3), random_array({}, 4)},
+  check_against_differences(program,
+                            {random_array({2, 3}, 1), random_array({3}, 2), random_array({2}, 3), random_array({}, 4)},
                             {true, true, true, true});
 }
 
 TEST(Gradient, AddsUpOverUses) {
-  check_gradient<Float<2>>([](const auto& x) {
-    const auto y = ts::tanh(x);
-    return y * y + ts::matmul(y, ts::transpose<1, 0>(x)) * ts::sum(y);
-  }, {random_array({3, 3}, 1)});
+  check_gradient<Float<2>>(
+      [](const auto& x) {
+        const auto y = ts::tanh(x);
+        return y * y + ts::matmul(y, ts::transpose<1, 0>(x)) * ts::sum(y);
+      },
+      {random_array({3, 3}, 1)});
 }
 
 }  // namespace

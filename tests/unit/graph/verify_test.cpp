@@ -1,6 +1,6 @@
-#include <tessera/graph/verify.hpp>
-
 #include "../../support/random_program.hpp"
+
+#include <tessera/graph/verify.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -20,7 +20,8 @@ constexpr auto train = [](const auto& model, const auto& x, const ts::Dim& parts
 
 TEST(Verify, AcceptsWhatTheLibraryMakes) {
   EXPECT_FALSE(ts::find_defect(trace<decltype(train), ts::Stack<Layer>, Float<2>, ts::Dim>().view()));
-  for (unsigned seed = 0; seed < 100; ++seed) EXPECT_FALSE(ts::find_defect(RandomProgram(seed).finish(seed % 2 == 0).view())) << seed;
+  for (unsigned seed = 0; seed < 100; ++seed)
+    EXPECT_FALSE(ts::find_defect(RandomProgram(seed).finish(seed % 2 == 0).view())) << seed;
 }
 
 /// Changes one field of the first node of an operation: the verifier must object.
@@ -45,12 +46,14 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
   const auto unit = [](ts::Module&, Node& n) { n.unit ^= 1; };
   const auto type = [](ts::Module&, Node& n) { n.dtype = ts::DType::f64; };
   const auto label = [](int i, int value) {
-    return [i, value](ts::Module&, Node& n) { n.labels[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(value); };
+    return
+        [i, value](ts::Module&, Node& n) { n.labels[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(value); };
   };
   expect_defect(Op::tanh, rank, "broadcast");
   expect_defect(Op::tanh, unit, "broadcast");
   expect_defect(Op::tanh, type, "element type");
-  expect_defect(Op::tanh, [](ts::Module&, Node& n) { n.arity = 2; }, "as many operands");
+  expect_defect(
+      Op::tanh, [](ts::Module&, Node& n) { n.arity = 2; }, "as many operands");
   expect_defect(Op::einsum, rank, "label");
   expect_defect(Op::einsum, unit, "extent 1");
   expect_defect(Op::einsum, label(0, 1), "once");
@@ -60,19 +63,26 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
   expect_defect(Op::rearrange, label(0, 7), "parts lie");
   expect_defect(Op::rearrange, label(8, 0), "one place");
   expect_defect(Op::slice, label(0, 4), "dim is one");
-  expect_defect(Op::slice, [](ts::Module&, Node& n) { n.unit = 0b10; }, "one dim changes");
+  expect_defect(
+      Op::slice, [](ts::Module&, Node& n) { n.unit = 0b10; }, "one dim changes");
   expect_defect(Op::extent, label(0, 3), "operand's");
-  expect_defect(Op::argument, [](ts::Module&, Node& n) { n.value = 40; }, "argument");
-  expect_defect(Op::repeat, [](ts::Module&, Node& n) { n.value = 0; }, "body");
+  expect_defect(
+      Op::argument, [](ts::Module&, Node& n) { n.value = 40; }, "argument");
+  expect_defect(
+      Op::repeat, [](ts::Module&, Node& n) { n.value = 0; }, "body");
   expect_defect(Op::repeat, label(0, 2), "");
   expect_defect(Op::project, rank, "projection");
   expect_defect(Op::project, label(0, 9), "output");
-  expect_defect(Op::tanh, [](ts::Module& m, Node& n) {
-    for (ts::Graph& graph : m.graphs)
-      if (&n >= graph.nodes.data() && &n < graph.nodes.data() + graph.nodes.size())
-        graph.operands[static_cast<std::size_t>(n.first)] = static_cast<std::int32_t>(&n - graph.nodes.data());
-  }, "before their users");
-  expect_defect(Op::tanh, [](ts::Module& m, Node&) { m.main().outputs[0] = 1000; }, "output");
+  expect_defect(
+      Op::tanh,
+      [](ts::Module& m, Node& n) {
+        for (ts::Graph& graph : m.graphs)
+          if (&n >= graph.nodes.data() && &n < graph.nodes.data() + graph.nodes.size())
+            graph.operands[static_cast<std::size_t>(n.first)] = static_cast<std::int32_t>(&n - graph.nodes.data());
+      },
+      "before their users");
+  expect_defect(
+      Op::tanh, [](ts::Module& m, Node&) { m.main().outputs[0] = 1000; }, "output");
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 #include <random>
 #include <vector>
 
+#include "../tensor/random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/interop/eigen_tensor.hpp>
-
-#include "../tensor/random_tensor.hpp"
 
 namespace ts = tessera;
 

@@ -2,12 +2,11 @@
 #include <random>
 #include <vector>
 
+#include "../base/expect_error.hpp"
+#include "../tensor/random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/interop/eigen.hpp>
-
-#include "../base/expect_error.hpp"
-#include "../tensor/random_tensor.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -83,7 +82,7 @@ TEST(eigen, vectors_have_one_dim_unless_two_are_asked_for) {
 
 TEST(eigen, a_fixed_size_that_does_not_fit_is_an_error) {
   const auto x = ts::zeros<double>({3, 2}, ts::Mesh({{"x", 2}}), {"x"});
-  expect_error(ts::errc::host_data, [&] { ts::to_eigen<Eigen::Matrix2d>(x); }, "f64[3,2]{x,-}", "2x2",
-               "eigen_test.cpp");
+  expect_error(
+      ts::errc::host_data, [&] { ts::to_eigen<Eigen::Matrix2d>(x); }, "f64[3,2]{x,-}", "2x2", "eigen_test.cpp");
   EXPECT_EQ((ts::to_eigen<Eigen::Matrix<double, 3, 2>>(x)), (Eigen::Matrix<double, 3, 2>::Zero()));
 }

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 #include <range/v3/algorithm/equal.hpp>
 #include <range/v3/range/conversion.hpp>
@@ -11,8 +12,6 @@
 
 #include <tessera/interop/range_v3.hpp>
 #include <tessera/tensor/host.hpp>
-
-#include "../base/expect_error.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -52,7 +51,8 @@ TEST(range_v3, batches_of_a_number_of_rows) {
   using Rows = std::vector<ts::RowRange>;
   EXPECT_EQ(ranges::to<std::vector>(ts::views::batches(7, 3, ts::Ragged::keep)), (Rows{{0, 3}, {3, 6}, {6, 7}}));
   EXPECT_EQ(ranges::to<std::vector>(ts::views::batches(7, 3, ts::Ragged::drop)), (Rows{{0, 3}, {3, 6}}));
-  expect_error(ts::errc::not_divisible, [] { ts::views::batches(7, 3); }, "7 rows", "range_v3_test.cpp");
+  expect_error(
+      ts::errc::not_divisible, [] { ts::views::batches(7, 3); }, "7 rows", "range_v3_test.cpp");
 }
 
 TEST(range_v3, batches_of_a_tensor) {
@@ -79,8 +79,12 @@ TEST(range_v3, batches_of_host_values_are_laid_out_when_reached) {
   EXPECT_TRUE(ranges::equal(seen, std::span(values).first(12)));
   const std::span<const float> span(values);
   EXPECT_EQ(ranges::distance(ts::views::batches(span, {7, 2}, 3, mesh, {}, ts::Ragged::keep)), 3);
-  expect_error(ts::errc::host_data, [&] { ts::views::batches(values, {7, 3}, 7, mesh); }, "14 values for f32[7,3]",
-               "21");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        ts::views::batches(values, {7, 3}, 7, mesh);
+      },
+      "14 values for f32[7,3]", "21");
   const std::vector<float> none;
   EXPECT_EQ(ranges::distance(ts::views::batches(none, {0, 2}, 3, mesh)), 0);
 }

@@ -2,15 +2,14 @@
 #include <random>
 #include <vector>
 
+#include "../base/expect_error.hpp"
+#include "../tensor/random_tensor.hpp"
 #include <gtest/gtest.h>
 #include <xtensor/xarray.hpp>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xview.hpp>
 
 #include <tessera/interop/xtensor.hpp>
-
-#include "../base/expect_error.hpp"
-#include "../tensor/random_tensor.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -74,6 +73,10 @@ TEST(xtensor, scalars) {
 
 TEST(xtensor, another_rank_is_an_error) {
   const ts::Mesh mesh({{"x", 2}});
-  expect_error(ts::errc::rank_mismatch, [&] { ts::shard<3>(xt::xarray<float>{{1, 2}}, mesh); }, "f32[1,2]", "rank 3",
-               "xtensor_test.cpp");
+  expect_error(
+      ts::errc::rank_mismatch,
+      [&] {
+        ts::shard<3>(xt::xarray<float>{{1, 2}}, mesh);
+      },
+      "f32[1,2]", "rank 3", "xtensor_test.cpp");
 }

@@ -1,6 +1,6 @@
-#include <tessera/ops/einsum.hpp>
-
 #include "../../support/untyped.hpp"
+
+#include <tessera/ops/einsum.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

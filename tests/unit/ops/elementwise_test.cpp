@@ -1,6 +1,6 @@
-#include <tessera/ops/elementwise.hpp>
-
 #include "../../support/gradients.hpp"
+
+#include <tessera/ops/elementwise.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -48,8 +48,8 @@ TEST(Elementwise, GradientOfEveryRow) {
   chosen([](const auto& x, const auto& y) { return ts::select(x >= y, 0.5, y * x); });
   chosen([](const auto& x, const auto& y) { return ts::select(ts::equal(x, y), x, y * y); });
   chosen([](const auto& x, const auto& y) { return ts::select(ts::not_equal(x, y), x * y, y); });
-  chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_and(x < y, x > 0), x * y, y); });
-  chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_or(x < 0, y > 1), x * y, y); });
+  chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_and(x<y, x> 0), x * y, y); });
+  chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_or(x<0, y> 1), x * y, y); });
   chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_not(x < 0), x * y, y); });
   check_gradient<Float<1>, M>([](const auto& x, const auto& y) { return ts::broadcast_like(x, y) * y; },
                               {random_array({3}, 4), any()}, second_order, &covered);
@@ -61,7 +61,8 @@ TEST(Elementwise, GradientOfEveryRow) {
 
 TEST(Elementwise, GradientsSumOverWhatBroadcastingRepeats) {
   check_gradient<M, Float<1>>([](const auto& x, const auto& b) { return x * b + b; }, {any(), random_array({3}, 5)});
-  check_gradient<M, Float<0>>([](const auto& x, const auto& s) { return s * x / (s + 3.0); }, {any(), random_array({}, 5)});
+  check_gradient<M, Float<0>>([](const auto& x, const auto& s) { return s * x / (s + 3.0); },
+                              {any(), random_array({}, 5)});
   check_gradient<M, Float<1>>([](const auto& x, const auto& r) { return ts::tanh(x) * ts::unit<1>(r); },
                               {any(), random_array({2}, 5)});
   check_gradient<Float<1>, Float<1>>([](const auto& a, const auto& b) { return ts::unit<1>(a) * ts::unit<0>(b); },
@@ -83,7 +84,8 @@ TEST(Elementwise, NumbersTakeTheTypeOfTheTensor) {
   const Program program = trace<decltype(f), Float<1>, ts::Scalar, ts::Dim>();
   for (int id = 0; id < program.main().size; ++id)
     if (program.main()[id].rank > 0) EXPECT_EQ(program.main()[id].dtype, ts::DType::f32);
-  expect_near(run(program.view(), {Array({2}, {1, 4}), Array::number(3), Array::number(5)})[0], Array({2}, {0.5, 1.7}), 1e-15);
+  expect_near(run(program.view(), {Array({2}, {1, 4}), Array::number(3), Array::number(5)})[0], Array({2}, {0.5, 1.7}),
+              1e-15);
   const auto g = [](const auto& i) { return 7 - i * 2; };
   EXPECT_EQ(run(trace<decltype(g), Int<1>>().view(), {Array({2}, {1, 4})})[0].data, (std::vector<double>{5, -1}));
 }

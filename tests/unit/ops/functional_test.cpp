@@ -1,20 +1,19 @@
-#include <tessera/ops/functional.hpp>
+#include "../../support/gradients.hpp"
 
 #include <tessera/graph/group.hpp>
-
-#include "../../support/gradients.hpp"
+#include <tessera/ops/functional.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
 
 namespace {
 
-template <class... Args, class F>
-Array apply(F, const std::vector<Array>& arguments) { return run(trace<F, Args...>().view(), arguments).at(0); }
+template <class... Args, class F> Array apply(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments).at(0);
+}
 
 /// Units of a traced function's graph, by kind.
-template <class... Args, class F>
-int units(F, ts::UnitKind kind) {
+template <class... Args, class F> int units(F, ts::UnitKind kind) {
   const Program program = trace<F, Args...>();
   int n = 0;
   for (const ts::Unit& unit : ts::group_units(program.main()).units) n += unit.kind == kind ? 1 : 0;
@@ -55,7 +54,8 @@ TEST(Functional, Norms) {
     for (std::int64_t j = 0; j < 4; ++j) mean += x.at({i, j}) / 4, square += x.at({i, j}) * x.at({i, j}) / 4;
     for (std::int64_t j = 0; j < 4; ++j) variance += std::pow(x.at({i, j}) - mean, 2) / 4;
     for (std::int64_t j = 0; j < 4; ++j) {
-      EXPECT_NEAR(y.at({i, j}), (x.at({i, j}) - mean) / std::sqrt(variance + 1e-3) * gain.at({j}) + bias.at({j}), 1e-12);
+      EXPECT_NEAR(y.at({i, j}), (x.at({i, j}) - mean) / std::sqrt(variance + 1e-3) * gain.at({j}) + bias.at({j}),
+                  1e-12);
       EXPECT_NEAR(z.at({i, j}), x.at({i, j}) / std::sqrt(square + 1e-5) * gain.at({j}), 1e-12);
     }
   }

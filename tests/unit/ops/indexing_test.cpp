@@ -1,6 +1,6 @@
-#include <tessera/ops/indexing.hpp>
-
 #include "../../support/untyped.hpp"
+
+#include <tessera/ops/indexing.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -33,7 +33,8 @@ TEST(Indexing, IntegersPassThroughAGradientUntouched) {
 
 TEST(Indexing, GradientOfScatter) {
   UntypedProgram program;
-  const ts::Value rows = program.argument(3), index = program.argument(2, 0, ts::DType::i32), like = program.argument(2);
+  const ts::Value rows = program.argument(3), index = program.argument(2, 0, ts::DType::i32),
+                  like = program.argument(2);
   const Node node{.op = Op::scatter, .dtype = ts::DType::f32, .rank = 2};
   program.output_gradients((rows * rows).make(node, {(rows * rows).id, index.id, like.id}));
   const Program finished = program.finish();

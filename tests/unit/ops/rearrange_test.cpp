@@ -1,14 +1,15 @@
-#include <tessera/ops/rearrange.hpp>
-
 #include "../../support/untyped.hpp"
+
+#include <tessera/ops/rearrange.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
 
 namespace {
 
-template <class... Args, class F>
-Array apply(F, const std::vector<Array>& arguments) { return run(trace<F, Args...>().view(), arguments).at(0); }
+template <class... Args, class F> Array apply(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments).at(0);
+}
 
 Array counted(const Shape& shape) {
   Array made(shape);
@@ -71,15 +72,19 @@ TEST(Rearrange, OtherForms) {
   EXPECT_EQ(apply<Float<3>>([](const auto& v) { return ts::squeeze<1>(ts::unit<1>(v)); }, {x}).data, x.data);
   check_gradient<Float<3>>([](const auto& v) { return ts::squeeze<-2>(ts::sum<1>(v * v, ts::keepdims)); }, {x});
   EXPECT_THROW((trace<decltype([](const auto& v) { return ts::squeeze<0>(v); }), Float<3>>()), ts::error);
-  EXPECT_THROW((trace<decltype([](const auto& v) { return ts::rearrange<"1 a b -> a b">(v); }), Float<3>>()), ts::error);
+  EXPECT_THROW((trace<decltype([](const auto& v) { return ts::rearrange<"1 a b -> a b">(v); }), Float<3>>()),
+               ts::error);
 }
 
 TEST(Rearrange, Texts) {
   using Text = ts::detail::RearrangeText;
   static_assert(Text("a b -> b a").valid && Text("(a b) 1 -> a_1 b").valid == false && Text("(a1 b) 1 -> b a1").valid);
-  static_assert(!Text("a b b a").valid && !Text("a b -> a").valid && !Text("a -> a a").valid && !Text("a a -> a").valid);
-  static_assert(!Text("(a b -> a b").valid && !Text("a) -> a").valid && !Text("((a)) -> a").valid && !Text("() a -> a").valid);
-  static_assert(!Text("a 2 -> a").valid && !Text("a -> a b").valid && !Text("a b c d e f g h i -> a b c d e f g h i").valid);
+  static_assert(!Text("a b b a").valid && !Text("a b -> a").valid && !Text("a -> a a").valid &&
+                !Text("a a -> a").valid);
+  static_assert(!Text("(a b -> a b").valid && !Text("a) -> a").valid && !Text("((a)) -> a").valid &&
+                !Text("() a -> a").valid);
+  static_assert(!Text("a 2 -> a").valid && !Text("a -> a b").valid &&
+                !Text("a b c d e f g h i -> a b c d e f g h i").valid);
   static_assert(Text("a (b c) -> (c a) b").rank_in == 2 && Text("a (b c) -> (c a) 1 b").rank_out == 3);
   static_assert(!Text("(a b) -> a b").determined(0) && Text("(a b) -> a b").determined(1));
 }

@@ -1,6 +1,6 @@
-#include <tessera/ops/reduction.hpp>
-
 #include "../../support/gradients.hpp"
+
+#include <tessera/ops/reduction.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -10,8 +10,7 @@ namespace {
 const Shape shape{2, 3, 4};
 const Array x = random_array(shape, 3);
 
-template <class F>
-Array result(F) { return run(trace<F, Float<3>>().view(), {x}).at(0); }
+template <class F> Array result(F) { return run(trace<F, Float<3>>().view(), {x}).at(0); }
 
 TEST(Reduction, GradientOfEveryRow) {
   const auto check = [](auto f, auto order) { check_gradient<Float<3>>(f, {x}, order); };

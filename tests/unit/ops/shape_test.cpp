@@ -1,6 +1,6 @@
-#include <tessera/ops/shape.hpp>
-
 #include "../../support/gradients.hpp"
+
+#include <tessera/ops/shape.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -9,8 +9,9 @@ namespace {
 
 const Array x = random_array({2, 3}, 1);
 
-template <class... Args, class F>
-Array apply(F, const std::vector<Array>& arguments) { return run(trace<F, Args...>().view(), arguments).at(0); }
+template <class... Args, class F> Array apply(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments).at(0);
+}
 
 TEST(Shape, SizesCompute) {
   const auto f = [](const auto& v, const ts::Dim& n) {
@@ -69,7 +70,11 @@ TEST(Shape, RandomAndConstraint) {
   const Program gradient = trace<FirstGradient<decltype(laid_out)>, std::tuple<Float<2>>, Float<2>>();
   EXPECT_EQ(gradient.count(Op::constraint), 2);  // the value and its cotangent
   EXPECT_EQ(gradient.module.specs, (std::vector<ts::PartitionSpec>{{"data", ts::none}}));
-  EXPECT_THROW((trace<decltype([](const auto& v) { return ts::with_sharding(v, {"x", "y", "z"}); }), Float<2>>()), ts::error);
+  EXPECT_THROW((trace<decltype([](const auto& v) {
+                        return ts::with_sharding(v, {"x", "y", "z"});
+                      }),
+                      Float<2>>()),
+               ts::error);
   EXPECT_THROW(ts::with_sharding(Float<2>(), {"x"}), ts::error);
 }
 

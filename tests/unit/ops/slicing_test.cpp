@@ -1,6 +1,6 @@
-#include <tessera/ops/slicing.hpp>
-
 #include "../../support/untyped.hpp"
+
+#include <tessera/ops/slicing.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -9,8 +9,9 @@ namespace {
 
 const Array x = random_array({3, 5}, 1), y = random_array({3, 2}, 2);
 
-template <class... Args, class F>
-Array apply(F, const std::vector<Array>& arguments) { return run(trace<F, Args...>().view(), arguments).at(0); }
+template <class... Args, class F> Array apply(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments).at(0);
+}
 
 TEST(Slicing, Slice) {
   const auto f = [](const auto& v, const ts::Dim& n) { return ts::slice<-1>(v * v, n - 1, n); };

@@ -49,8 +49,10 @@ TEST(Lifetimes, AreStaticallyAssignable) {
 
 TEST(Lifetimes, TakeTheTightestGap) {
   // Alive at step 0: 512, 256, 256 bytes. After it the 512 and a 256 are gaps; the newcomer fits the 256 exactly.
-  std::vector<Lifetime> blocks = {{.bytes = 512, .first = 0, .last = 0}, {.bytes = 320, .first = 0, .last = 1},
-                                  {.bytes = 256, .first = 0, .last = 0}, {.bytes = 192, .first = 0, .last = 1},
+  std::vector<Lifetime> blocks = {{.bytes = 512, .first = 0, .last = 0},
+                                  {.bytes = 320, .first = 0, .last = 1},
+                                  {.bytes = 256, .first = 0, .last = 0},
+                                  {.bytes = 192, .first = 0, .last = 1},
                                   {.bytes = 192, .first = 1, .last = 1}};
   const auto peak = assign_offsets(blocks);
   expect_valid(blocks, peak);
@@ -81,7 +83,8 @@ TEST(Lifetimes, NeverOverlapOnRandomPlansAndStayNearTheBound) {
       const int first = static_cast<int>(random() % static_cast<unsigned>(steps));
       const int length = static_cast<int>(random() % (random() % 8 == 0 ? static_cast<unsigned>(steps) : 6u));
       blocks.push_back({.bytes = static_cast<std::int64_t>(random() % (1u << (random() % 20))),
-                        .first = first, .last = std::min(first + length, steps - 1)});
+                        .first = first,
+                        .last = std::min(first + length, steps - 1)});
     }
     const auto peak = assign_offsets(blocks);
     expect_valid(blocks, peak);
@@ -95,8 +98,10 @@ TEST(Lifetimes, NeverOverlapOnRandomPlansAndStayNearTheBound) {
     }
     ASSERT_EQ(max_live_bytes(blocks), bound);
     ASSERT_GE(peak, bound);
-    if (bound > 0) total_ratio += static_cast<double>(peak) / static_cast<double>(bound);
-    else total_ratio += 1;
+    if (bound > 0)
+      total_ratio += static_cast<double>(peak) / static_cast<double>(bound);
+    else
+      total_ratio += 1;
   }
   EXPECT_LT(total_ratio / rounds, 1.05);
   RecordProperty("mean_peak_over_bound", std::to_string(total_ratio / rounds));

@@ -375,21 +375,21 @@ TEST(MakePlan, PartsOfDevicesWithoutRowsAreNeitherStoredNorMoved) {
   const ts::Mesh many({{"data", 64}});
   const auto plan_of = [&](std::int64_t rows) {
     const std::vector<ts::ArgumentInfo> arguments{tensor(many, {16, 32}), tensor(many, {32, 16}),
-                                                  tensor(many, {rows, 16}, {"data"}), tensor(many, {rows, 16}, {"data"})};
+                                                  tensor(many, {rows, 16}, {"data"}),
+                                                  tensor(many, {rows, 16}, {"data"})};
     return Planned(ts::Traced<Gradient, Mlp, Matrix, Matrix>::program(), many, arguments);
   };
   const auto stored_parts = [](const Planned& made) {
     std::vector<std::int64_t> parts;
     for (const ts::PlanValue& value : made.plan.main().values)
-      if (value.sharding.unreduced != 0 && !value.shape.empty())
-        parts.push_back(value.stored_bytes / (16 * 32 * 4));
+      if (value.sharding.unreduced != 0 && !value.shape.empty()) parts.push_back(value.stored_bytes / (16 * 32 * 4));
     return parts;
   };
   const Planned few = plan_of(8), all = plan_of(64), uneven = plan_of(130);
   EXPECT_EQ(stored_parts(few), (std::vector<std::int64_t>{8, 8}));  // the gradients of up and down
   EXPECT_EQ(stored_parts(all), (std::vector<std::int64_t>{64, 64}));
   EXPECT_EQ(stored_parts(uneven), (std::vector<std::int64_t>{44, 44}));  // 43 devices with 3 rows, one with 1
-  EXPECT_EQ(few.collectives(), all.collectives());  // each device takes part as before
+  EXPECT_EQ(few.collectives(), all.collectives());                       // each device takes part as before
 }
 
 TEST(MakePlan, NumbersThatArePartialOverDifferentAxesAreAddedFirst) {

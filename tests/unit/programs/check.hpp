@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/ops/ops.hpp>
 #include <tessera/graph/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
 #include <tessera/tensor/program.hpp>
 
 /// Programs against the dense oracle in double, over random meshes, specs, extents and values.
@@ -26,12 +26,10 @@ struct Argument {
   bool is_dim = false, is_scalar = false;
 };
 
-template <tessera::Element T = float>
-Argument values(std::string dims, double low = -1, double high = 1) {
+template <tessera::Element T = float> Argument values(std::string dims, double low = -1, double high = 1) {
   return {tessera::dtype_v<T>, std::move(dims), low, high};
 }
-template <tessera::Element T = std::int32_t>
-Argument indices(std::string dims, char below) {
+template <tessera::Element T = std::int32_t> Argument indices(std::string dims, char below) {
   return {.dtype = tessera::dtype_v<T>, .dims = std::move(dims), .below = below};
 }
 /// A ts::Dim: the extent of a letter.
@@ -54,7 +52,8 @@ struct Check {
 };
 
 /// Runs a program on random cases and compares every result with the oracle's, and those of two meshes with each other.
-/// In the environment, TESSERA_CASE=n runs case n alone, TESSERA_CASES=n that many, TESSERA_FIRST_CASE=n others than usual.
+/// In the environment, TESSERA_CASE=n runs case n alone, TESSERA_CASES=n that many, TESSERA_FIRST_CASE=n others than
+/// usual.
 void check_program(const tessera::CompiledProgram& program, const Check& check, std::uint32_t seed);
 
 /// Where a program runs, and how each leaf of its arguments lies.
@@ -66,38 +65,33 @@ struct Placed {
 /// Runs a program in one place.
 void check_placed(const tessera::CompiledProgram& program, const Check& check, const Placed& placed);
 
-template <class... Args, class F>
-void expect_equal_on(F, const Check& check, const Placed& placed) {
+template <class... Args, class F> void expect_equal_on(F, const Check& check, const Placed& placed) {
   using Traced = tessera::Traced<F, Args...>;
   check_placed(tessera::detail::ProgramCode<Traced>::compiled(), check, placed);
 }
 
-template <class... Args, class F>
-void expect_equal_on_all_meshes(F, const Check& check, std::uint32_t seed) {
+template <class... Args, class F> void expect_equal_on_all_meshes(F, const Check& check, std::uint32_t seed) {
   using Traced = tessera::Traced<F, Args...>;
   check_program(tessera::detail::ProgramCode<Traced>::compiled(), check, seed);
 }
 
-template <int Rank, class T = float>
-using Tensor = tessera::ShardedTensor<T, Rank>;
+template <int Rank, class T = float> using Tensor = tessera::ShardedTensor<T, Rank>;
 
 /// f(floats, rest...), a tuple of a number and other results, and the number's gradient with respect to the floats.
-template <class F>
-struct Gradient {
-  template <class... Floats>
-  constexpr auto operator()(const std::tuple<Floats...>& floats, const auto&... rest) const {
+template <class F> struct Gradient {
+  template <class... Floats> constexpr auto operator()(const std::tuple<Floats...>& floats, const auto&... rest) const {
     const auto symbols = std::apply(
-        [](const Floats&... x) { return std::tuple(tessera::Sym<typename Floats::element, Floats::rank>(x.placeholder())...); },
+        [](const Floats&... x) {
+          return std::tuple(tessera::Sym<typename Floats::element, Floats::rank>(x.placeholder())...);
+        },
         floats);
     return tessera::value_and_grad(F{})(symbols, rest...);
   }
 };
-template <class F>
-constexpr Gradient<F> with_gradient(F) { return {}; }
+template <class F> constexpr Gradient<F> with_gradient(F) { return {}; }
 
 /// A number that every element of every result weighs in differently, so that each has a cotangent of its own.
-template <class... Results>
-constexpr auto energy(const Results&... results) {
+template <class... Results> constexpr auto energy(const Results&... results) {
   return (tessera::sum((results + 0.25) * results) + ...);
 }
 

@@ -9,13 +9,13 @@
 #include <random>
 #include <sstream>
 
+#include "../../support/oracle.hpp"
+
 #include <tessera/partition/explain.hpp>
 #include <tessera/partition/make_plan.hpp>
 #include <tessera/partition/verify_plan.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
-
-#include "../../support/oracle.hpp"
 
 namespace programs {
 namespace {
@@ -25,7 +25,9 @@ using oracle::Array;
 using Random = std::mt19937;
 using Extents = std::map<char, std::int64_t>;
 
-std::int64_t below(Random& random, std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(n)); }
+std::int64_t below(Random& random, std::int64_t n) {
+  return static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(n));
+}
 
 /// 1 to 16 devices on up to three axes; now and then 64 or none of them.
 ts::Mesh random_mesh(Random& random, int least_axes) {
@@ -74,8 +76,10 @@ Extents random_extents(Random& random, const Check& check) {
     for (const char letter : argument.dims) {
       if (extents.contains(letter)) continue;
       std::int64_t extent = usual[below(random, 11)];
-      if (empty && below(random, 3) == 0) extent = 0;
-      else if (long_row && below(random, 4) == 0) extent = 16 + below(random, 60);
+      if (empty && below(random, 3) == 0)
+        extent = 0;
+      else if (long_row && below(random, 4) == 0)
+        extent = 16 + below(random, 60);
       extents[letter] = extent;
     }
   for (const auto& [letter, choices] : check.extents)
@@ -87,8 +91,7 @@ Extents random_extents(Random& random, const Check& check) {
   return extents;
 }
 
-template <class F>
-void with_type(ts::DType dtype, F&& f) {
+template <class F> void with_type(ts::DType dtype, F&& f) {
   ts::dispatch(dtype, f, [] { throw std::logic_error("check: a dtype without arithmetic"); });
 }
 
@@ -97,7 +100,8 @@ void represent_extremes(ts::DType dtype, Array& value) {
   if (ts::is_floating(dtype)) return;
   with_type(dtype, [&]<class T>() {
     for (double& v : value.data)
-      if (std::isinf(v)) v = static_cast<double>(v > 0 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest());
+      if (std::isinf(v))
+        v = static_cast<double>(v > 0 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest());
   });
 }
 
@@ -131,7 +135,8 @@ Array random_argument(Random& random, const Argument& argument, const Extents& e
 
 ts::StoragePtr store(const ts::Mesh& mesh, ts::DType dtype, const ts::PartitionSpec& spec, const ts::Shape& shape,
                      const double* from) {
-  ts::StoragePtr made(new ts::TensorStorage(mesh, dtype, shape, ts::resolve(spec, mesh, static_cast<int>(shape.size()))));
+  ts::StoragePtr made(
+      new ts::TensorStorage(mesh, dtype, shape, ts::resolve(spec, mesh, static_cast<int>(shape.size()))));
   with_type(dtype, [&]<class T>() {
     const auto count = static_cast<std::size_t>(ts::volume(shape));
     const std::unique_ptr<T[]> host(new T[count + 1]);
@@ -191,8 +196,9 @@ class Rounding {
   explicit Rounding(std::uint32_t seed) : random_(seed) {}
   void operator()(const ts::Node& node, Array& value, const Array& terms) {
     const ts::OpRow& row = ts::row_of(node.op);
-    const bool rounds = row.kind == ts::OpKind::contraction || node.op == ts::Op::sum ||
-                        (row.kind == ts::OpKind::elementwise && node.op != ts::Op::select && node.op != ts::Op::broadcast);
+    const bool rounds =
+        row.kind == ts::OpKind::contraction || node.op == ts::Op::sum ||
+        (row.kind == ts::OpKind::elementwise && node.op != ts::Op::select && node.op != ts::Op::broadcast);
     if (!rounds || !ts::is_floating(node.dtype)) return;
     const double unit = node.dtype == ts::DType::f32 ? 0x1p-23 : 0x1p-52;
     const std::vector<double> size = terms.data;
@@ -243,7 +249,8 @@ class Case {
     std::vector<double> allowed;
     for (std::size_t k = 0; k < want.size(); ++k) allowed.push_back(tolerance(k));
     for (int round = 0; round < 2 && !testing::Test::HasFailure(); ++round) {
-      const std::vector<Array> got = run_on(placed_ != nullptr ? placed_->mesh : random_mesh(random_, check_.least_axes));
+      const std::vector<Array> got =
+          run_on(placed_ != nullptr ? placed_->mesh : random_mesh(random_, check_.least_axes));
       if (testing::Test::HasFailure()) return;
       ASSERT_EQ(got.size(), want.size()) << text_;
       for (std::size_t k = 0; k < want.size(); ++k) {
@@ -287,7 +294,8 @@ class Case {
         rounded_.push_back(oracle::run(program_.program, arguments_, draw_philox, Rounding(seed_ + n)));
     double moved = 0;
     for (const std::vector<Array>& rounded : rounded_)
-      for (std::size_t i = 0; i < want.data.size(); ++i) moved = std::max(moved, std::fabs(rounded[k].data[i] - want.data[i]));
+      for (std::size_t i = 0; i < want.data.size(); ++i)
+        moved = std::max(moved, std::fabs(rounded[k].data[i] - want.data[i]));
     return std::clamp(8 * moved / largest(want, 0.1), tolerance(k), 1000 * tolerance(k));
   }
 
@@ -296,12 +304,14 @@ class Case {
     std::vector<ts::Leaf> leaves;
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
       const Argument& argument = check_.arguments[i];
-      const ts::PartitionSpec spec = placed_ != nullptr ? placed_->specs.at(i)
-                                                        : random_spec(random_, mesh, static_cast<int>(argument.dims.size()));
+      const ts::PartitionSpec spec = placed_ != nullptr
+                                         ? placed_->specs.at(i)
+                                         : random_spec(random_, mesh, static_cast<int>(argument.dims.size()));
       leaves.push_back(store(mesh, argument, spec, arguments_[i]));
-      text_ += leaves.back().is_number ? ts::concat_text("  ", leaves.back().number, "\n")
-                                       : ts::concat_text("  ", argument.stacked ? "stacked " : "",
-                                                         ts::shape_text(argument.dtype, arguments_[i].shape), spec.text(), "\n");
+      text_ += leaves.back().is_number
+                   ? ts::concat_text("  ", leaves.back().number, "\n")
+                   : ts::concat_text("  ", argument.stacked ? "stacked " : "",
+                                     ts::shape_text(argument.dtype, arguments_[i].shape), spec.text(), "\n");
     }
     // A program may take over what nobody else holds; what is held stays as it is.
     const bool held = below(random_, 2) == 0;
@@ -318,7 +328,8 @@ class Case {
       for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
       if (held) {
         for (std::size_t i = 0; i < leaves.size(); ++i)
-          EXPECT_EQ(difference(load(copies[i]), arguments_[i], 0), "") << "argument " << i << " was written to\n" << text_;
+          EXPECT_EQ(difference(load(copies[i]), arguments_[i], 0), "") << "argument " << i << " was written to\n"
+                                                                       << text_;
         std::size_t k = 0;
         for (const ts::Leaf& leaf : executable.run(leaves)) {
           EXPECT_EQ(difference(load(leaf), got[k], 0), "") << "result " << k << " of a second run\n" << text_;

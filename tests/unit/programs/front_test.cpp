@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/value_and_grad.hpp>
@@ -10,22 +11,20 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 
-#include "../base/expect_error.hpp"
-
 /// What calls of compiled functions and assignments of expressions do beyond computing: plans that are found again,
 /// memory that is handed on, and errors.
 namespace {
 
 namespace ts = tessera;
 using tessera_test::expect_error;
-template <int Rank, class T = float>
-using Tensor = ts::ShardedTensor<T, Rank>;
+template <int Rank, class T = float> using Tensor = ts::ShardedTensor<T, Rank>;
 
 const ts::Mesh& mesh() {
   static const ts::Mesh made({{"x", 2}, {"y", 3}});
   return made;
 }
-Tensor<2> counting(std::int64_t rows, std::int64_t columns, const ts::PartitionSpec& spec = {}, const ts::Mesh& on = mesh()) {
+Tensor<2> counting(std::int64_t rows, std::int64_t columns, const ts::PartitionSpec& spec = {},
+                   const ts::Mesh& on = mesh()) {
   std::vector<float> values;
   for (std::int64_t i = 0; i < rows * columns; ++i) values.push_back(0.25f * static_cast<float>(i % 13) - 1);
   return ts::shard(values, {rows, columns}, on, spec);
@@ -49,7 +48,9 @@ ts::Stack<Block> stack_of(int layers, ts::Dim parts = 2, double scale = 0.5) {
 }  // namespace
 
 TEST(Compiled, ScalarsChangeWithoutANewPlanAndDimsMakeOne) {
-  static constexpr auto f = [](auto x, auto scale, auto parts) { return ts::merge_dims<0, 1>(ts::split_dim<0>(x, parts)) * scale; };
+  static constexpr auto f = [](auto x, auto scale, auto parts) {
+    return ts::merge_dims<0, 1>(ts::split_dim<0>(x, parts)) * scale;
+  };
   constexpr auto run = ts::compile(f);
   const auto misses = [&] { return run.cache_statistics<Tensor<2>, ts::Scalar, ts::Dim>().misses; };
   const auto hits = [&] { return run.cache_statistics<Tensor<2>, ts::Scalar, ts::Dim>().hits; };
@@ -125,34 +126,52 @@ TEST(Expressions, NameTheLineOfAnError) {
   const Tensor<2> x = counting(2, 3), y = counting(4, 5), other = counting(2, 3, {}, ts::Mesh({{"x", 2}}));
   const int line = __LINE__ + 1;
   const auto product = ts::matmul(x, y);
-  expect_error(ts::errc::shape_mismatch, [&] { Tensor<2> z = product; }, "[matmul]", "f32[2,3]", "f32[4,5]", here(line));
-  expect_error(ts::errc::shape_mismatch, [&] { ts::eval(x + y); }, "[add]", "f32[2,3]", "f32[4,5]", here(__LINE__));
-  expect_error(ts::errc::shape_mismatch, [&] { (void)ts::plan(x - y); }, "[sub]", "f32[2,3]", "f32[4,5]", here(__LINE__));
-  expect_error(ts::errc::mesh_mismatch, [&] { ts::eval(x * other); }, "mesh(x=2,y=3)", "mesh(x=2)", here(__LINE__));
-  expect_error(ts::errc::empty_tensor, [&] { ts::eval(x * Tensor<2>()); }, here(__LINE__));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { Tensor<2> z = product; }, "[matmul]", "f32[2,3]", "f32[4,5]", here(line));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(x + y); }, "[add]", "f32[2,3]", "f32[4,5]", here(__LINE__));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { (void)ts::plan(x - y); }, "[sub]", "f32[2,3]", "f32[4,5]", here(__LINE__));
+  expect_error(
+      ts::errc::mesh_mismatch, [&] { ts::eval(x * other); }, "mesh(x=2,y=3)", "mesh(x=2)", here(__LINE__));
+  expect_error(
+      ts::errc::empty_tensor, [&] { ts::eval(x * Tensor<2>()); }, here(__LINE__));
 }
 
 TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
   constexpr int line = __LINE__ + 1;
   constexpr auto f = ts::compile([](auto x, auto y) { return ts::matmul(x, y) + 1.0; });
   const Tensor<2> x = counting(2, 3), y = counting(4, 5);
-  expect_error(ts::errc::shape_mismatch, [&] { f(x, y); }, "[matmul]", "f32[2,3]", "f32[4,5]", here(line));
-  expect_error(ts::errc::shape_mismatch, [&] { (void)f.plan(x, y); }, "[matmul]", here(line));
-  expect_error(ts::errc::mesh_mismatch, [&] { f(x, counting(3, 5, {}, ts::Mesh({{"x", 2}}))); }, "mesh(x=2,y=3)", "mesh(x=2)");
-  expect_error(ts::errc::empty_tensor, [&] { f(x, Tensor<2>()); }, "argument 1");
+  expect_error(
+      ts::errc::shape_mismatch, [&] { f(x, y); }, "[matmul]", "f32[2,3]", "f32[4,5]", here(line));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { (void)f.plan(x, y); }, "[matmul]", here(line));
+  expect_error(
+      ts::errc::mesh_mismatch,
+      [&] {
+        f(x, counting(3, 5, {}, ts::Mesh({{"x", 2}})));
+      },
+      "mesh(x=2,y=3)", "mesh(x=2)");
+  expect_error(
+      ts::errc::empty_tensor, [&] { f(x, Tensor<2>()); }, "argument 1");
   EXPECT_EQ(ts::to_host(f(x, counting(3, 1))).size(), 2u);  // an error leaves nothing behind
 
   constexpr int split = __LINE__ + 1;
   constexpr auto g = ts::compile([](auto in, auto parts) { return ts::split_dim<1>(in, parts); });
-  expect_error(ts::errc::shape_mismatch, [&] { g(x, ts::Dim(2)); }, "[rearrange]", "f32[2,3]", here(split));
-  expect_error(ts::errc::shape_mismatch, [&] { g(x, ts::Dim(0)); }, "[rearrange]", here(split));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { g(x, ts::Dim(2)); }, "[rearrange]", "f32[2,3]", here(split));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { g(x, ts::Dim(0)); }, "[rearrange]", here(split));
   constexpr int cut = __LINE__ + 1;
   constexpr auto h = ts::compile([](auto in, auto start) { return ts::slice<0>(in, start, 2); });
-  expect_error(ts::errc::shape_mismatch, [&] { h(x, ts::Dim(1)); }, "[slice]", "f32[2,3]", here(cut));
-  expect_error(ts::errc::shape_mismatch, [&] { h(x, ts::Dim(-1)); }, "[slice]", here(cut));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { h(x, ts::Dim(1)); }, "[slice]", "f32[2,3]", here(cut));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { h(x, ts::Dim(-1)); }, "[slice]", here(cut));
   constexpr int asked = __LINE__ + 1;
   constexpr auto c = ts::compile([](auto in) { return ts::with_sharding(in + 1.0, {"z"}); });
-  expect_error(ts::errc::spec_axis, [&] { c(x); }, "'z' is unknown", "with_sharding", here(asked));
+  expect_error(
+      ts::errc::spec_axis, [&] { c(x); }, "'z' is unknown", "with_sharding", here(asked));
 }
 
 TEST(Compiled, ChecksIndicesOfLookups) {
@@ -161,28 +180,37 @@ TEST(Compiled, ChecksIndicesOfLookups) {
   for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{ts::none, "y"}})
     for (const int bad : {4, -1, 1000000}) {
       const auto index = ts::shard(std::vector<int>{0, 3, bad, 1}, mesh(), {"y"});
-      expect_error(ts::errc::dim_range, [&] { f(counting(4, 5, spec), index); }, "[gather]", std::to_string(bad), "4 rows",
-                   here(line));
+      expect_error(
+          ts::errc::dim_range, [&] { f(counting(4, 5, spec), index); }, "[gather]", std::to_string(bad), "4 rows",
+          here(line));
     }
-  EXPECT_EQ(ts::to_host(f(counting(4, 5, {"x"}), ts::shard(std::vector<int>{3}, mesh())))[0], ts::to_host(counting(4, 5))[15]);
+  EXPECT_EQ(ts::to_host(f(counting(4, 5, {"x"}), ts::shard(std::vector<int>{3}, mesh())))[0],
+            ts::to_host(counting(4, 5))[15]);
 }
 
 TEST(Compiled, ChecksTheLayersOfAStack) {
   const Tensor<2> x = counting(3, 4);
   EXPECT_EQ(ts::to_host(through(stack_of(3), x)).size(), 12u);
-  ts::Stack<Block> shapes = stack_of(3), specs = stack_of(3), sizes = stack_of(3), numbers = stack_of(3), meshes = stack_of(3),
-                   empty = stack_of(3);
+  ts::Stack<Block> shapes = stack_of(3), specs = stack_of(3), sizes = stack_of(3), numbers = stack_of(3),
+                   meshes = stack_of(3), empty = stack_of(3);
   shapes[2].w = counting(4, 5, {"x"});
-  expect_error(ts::errc::structure, [&] { through(shapes, x); }, "[stack]", "f32[4,4]{x,-}", "f32[4,5]{x,-}");
+  expect_error(
+      ts::errc::structure, [&] { through(shapes, x); }, "[stack]", "f32[4,4]{x,-}", "f32[4,5]{x,-}");
   specs[1].w = counting(4, 4, {"y"});
-  expect_error(ts::errc::structure, [&] { through(specs, x); }, "[stack]", "f32[4,4]{x,-}", "f32[4,4]{y,-}");
+  expect_error(
+      ts::errc::structure, [&] { through(specs, x); }, "[stack]", "f32[4,4]{x,-}", "f32[4,4]{y,-}");
   sizes[1].parts = 4;
-  expect_error(ts::errc::structure, [&] { through(sizes, x); }, "[stack]", "layer 1 has 4", "layer 0 has 2");
+  expect_error(
+      ts::errc::structure, [&] { through(sizes, x); }, "[stack]", "layer 1 has 4", "layer 0 has 2");
   numbers[2].scale = 0.75;
-  expect_error(ts::errc::structure, [&] { through(numbers, x); }, "[stack]", "layer 2 has 0.75", "layer 0 has 0.5");
+  expect_error(
+      ts::errc::structure, [&] { through(numbers, x); }, "[stack]", "layer 2 has 0.75", "layer 0 has 0.5");
   meshes[1].w = counting(4, 4, {"x"}, ts::Mesh({{"x", 2}}));
-  expect_error(ts::errc::mesh_mismatch, [&] { through(meshes, x); }, "mesh(x=2,y=3)", "mesh(x=2)");
+  expect_error(
+      ts::errc::mesh_mismatch, [&] { through(meshes, x); }, "mesh(x=2,y=3)", "mesh(x=2)");
   empty[1].w = {};
-  expect_error(ts::errc::empty_tensor, [&] { through(empty, x); }, "argument 0");
-  expect_error(ts::errc::structure, [&] { through(ts::Stack<Block>(), x); }, "[stack]", "without layers");
+  expect_error(
+      ts::errc::empty_tensor, [&] { through(empty, x); }, "argument 0");
+  expect_error(
+      ts::errc::structure, [&] { through(ts::Stack<Block>(), x); }, "[stack]", "without layers");
 }

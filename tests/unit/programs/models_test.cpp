@@ -27,7 +27,8 @@ struct Layer {
 };
 
 std::vector<Argument> layer_arguments(double low = -1, double high = 1) {
-  std::vector<Argument> all{values("ef", low, high), values("fe", low, high), values("e", low, high), size('h'), scalar(0.5, 2)};
+  std::vector<Argument> all{values("ef", low, high), values("fe", low, high), values("e", low, high), size('h'),
+                            scalar(0.5, 2)};
   for (Argument& argument : all) argument = stacked(argument);
   return all;
 }
@@ -67,7 +68,8 @@ TEST(Programs, Layers) {
   };
   expect_equal_on_all_meshes<Deep, Tensor<1, std::int32_t>, ts::Scalar>(
       f,
-      {.arguments = join({{values("bte"), values("e")}, layer_arguments(), {values<std::int32_t>("t", -1, 2), scalar(0, 1e6)}}),
+      {.arguments =
+           join({{values("bte"), values("e")}, layer_arguments(), {values<std::int32_t>("t", -1, 2), scalar(0, 1e6)}}),
        .tolerance = 5e-5,
        .least_axes = 1,
        .extents = layer_extents,
@@ -76,7 +78,8 @@ TEST(Programs, Layers) {
 }
 
 TEST(Programs, TrainingStep) {
-  constexpr auto f = [](const auto& model, const auto& state, const auto& config, const auto& tokens, const auto& targets) {
+  constexpr auto f = [](const auto& model, const auto& state, const auto& config, const auto& tokens,
+                        const auto& targets) {
     const auto [loss, gradients] = ts::value_and_grad([](const auto& m, const auto& in, const auto& out) {
       return ts::cross_entropy(m(in), out);
     })(model, tokens, targets);
@@ -85,8 +88,10 @@ TEST(Programs, TrainingStep) {
   };
   const std::vector<Argument> model = join({{values("ve"), values("ev")}, layer_arguments()});
   const std::vector<Argument> square = join({{values("ve", 0.1, 1), values("ev", 0.1, 1)}, layer_arguments(0.1, 1)});
-  const std::vector<Argument> config{scalar(1e-3, 0.1), scalar(0.8, 0.95), scalar(0.9, 0.99), scalar(1e-8, 1e-6), scalar(0, 0.1)};
-  expect_equal_on_all_meshes<Tiny, ts::optim::AdamWState<Tiny>, ts::optim::AdamW, Tensor<2, std::int32_t>, Tensor<2, std::int32_t>>(
+  const std::vector<Argument> config{scalar(1e-3, 0.1), scalar(0.8, 0.95), scalar(0.9, 0.99), scalar(1e-8, 1e-6),
+                                     scalar(0, 0.1)};
+  expect_equal_on_all_meshes<Tiny, ts::optim::AdamWState<Tiny>, ts::optim::AdamW, Tensor<2, std::int32_t>,
+                             Tensor<2, std::int32_t>>(
       f,
       {.arguments = join({model, model, square, {scalar(0, 9)}, config, {indices("bt", 'v'), indices("bt", 'v')}}),
        .tolerance = 5e-5,
@@ -109,15 +114,17 @@ TEST(Programs, SecondDerivativesOfLayers) {
 TEST(Programs, Results) {
   constexpr auto f = [](auto x, auto unused, auto y, auto d, auto s) {
     const auto z = ts::tanh(x) * s, again = ts::tanh(x) * s;
-    const auto grads = ts::grad([](const auto& both) { return ts::sum(std::get<0>(both)) * 3.0; })(std::tuple(x, unused));
+    const auto grads =
+        ts::grad([](const auto& both) { return ts::sum(std::get<0>(both)) * 3.0; })(std::tuple(x, unused));
     return std::tuple(x, x, ts::transpose<1, 0>(x), ts::slice<0>(x, 0, 1), ts::merge_dims<0, 1>(x), z, again,
                       ts::transpose<1, 0>(z), ts::slice<1>(z, 0, 1), ts::merge_dims<0, 1>(z), ts::sum<0>(z), y,
                       ts::with_sharding(y, {ts::none, "x"}), ts::extent<0>(x), ts::extent<1>(x) * d + 1, s, d,
-                      ts::full_like(ts::sum(x), s), ts::full_like(ts::sum(y), d), ts::zeros_like(x), ts::ones_like(y), grads,
-                      ts::sum(x), ts::unit<0>(ts::mean(z)));
+                      ts::full_like(ts::sum(x), s), ts::full_like(ts::sum(y), d), ts::zeros_like(x), ts::ones_like(y),
+                      grads, ts::sum(x), ts::unit<0>(ts::mean(z)));
   };
   expect_equal_on_all_meshes<Tensor<2>, Tensor<2>, Tensor<2, std::int32_t>, ts::Dim, ts::Scalar>(
       f,
-      {.arguments = {values("mn"), values("mn"), values<std::int32_t>("mn", -9, 9), size('d'), scalar(-2, 2)}, .least_axes = 1},
+      {.arguments = {values("mn"), values("mn"), values<std::int32_t>("mn", -9, 9), size('d'), scalar(-2, 2)},
+       .least_axes = 1},
       24);
 }

@@ -7,19 +7,21 @@ TEST(Programs, Products) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x, y, w, v, u, s] = floats;  // [b, m, k], [b, k, n], [k, n], [n, k], [m], [k]
     const auto batched = ts::matmul(x, y) + ts::matmul(x, w);
-    const auto turned = ts::einsum<"bmk,nk->nbm">(x, v), three = ts::matmul(x, w) + (ts::matmul(x, y) + ts::einsum<"bmk,nk->bmn">(x, v));
+    const auto turned = ts::einsum<"bmk,nk->nbm">(x, v),
+               three = ts::matmul(x, w) + (ts::matmul(x, y) + ts::einsum<"bmk,nk->bmn">(x, v));
     const auto outer = ts::einsum<"m,k->km">(u, s);
     const auto diagonal = ts::einsum<"bmk,bkn->b">(x, y);
     const auto all = ts::einsum<"kn,nk->">(w, v);
     const auto alone = ts::einsum<"bmk,n->mn">(x, ts::sum<0>(w));
     const auto chain = ts::matmul(ts::matmul(ts::unit<0>(u), ts::sum<0>(x)), w);
     const auto vector = ts::einsum<"bmk,k->bm">(x, s), share = ts::einsum<"bmk,bmk->bk">(x, ts::tanh(x));
-    return std::tuple(energy(batched, turned, three, outer, diagonal, alone, chain, vector, share) + all, batched, turned,
-                      three, outer, diagonal, all, alone, ts::einsum<"k,k->">(s, s), vector);
+    return std::tuple(energy(batched, turned, three, outer, diagonal, alone, chain, vector, share) + all, batched,
+                      turned, three, outer, diagonal, all, alone, ts::einsum<"k,k->">(s, s), vector);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>, Tensor<2>, Tensor<2>, Tensor<1>, Tensor<1>>>(
       with_gradient(f),
-      {.arguments = {values("bmk"), values("bkn"), values("kn"), values("nk"), values("m"), values("k")}, .may_be_empty = true},
+      {.arguments = {values("bmk"), values("bkn"), values("kn"), values("nk"), values("m"), values("k")},
+       .may_be_empty = true},
       11);
 }
 
@@ -30,12 +32,14 @@ TEST(Programs, WideProducts) {
     return std::tuple(energy(y, ts::einsum<"abcd,cde->bda">(x, w)), y, ts::einsum<"ab,cb->ac">(i, j),
                       ts::matmul(ts::cast<float>(i), ts::transpose<1, 0>(ts::cast<float>(j))));
   };
-  expect_equal_on_all_meshes<std::tuple<Tensor<4, double>, Tensor<3, double>>, Tensor<2, std::int32_t>, Tensor<2, std::int32_t>>(
+  expect_equal_on_all_meshes<std::tuple<Tensor<4, double>, Tensor<3, double>>, Tensor<2, std::int32_t>,
+                             Tensor<2, std::int32_t>>(
       with_gradient(f),
       {.arguments = {values<double>("abcd"), values<double>("cde"), values<std::int32_t>("fg", -9, 9),
                      values<std::int32_t>("hg", -9, 9)},
        .may_be_empty = true,
-       .extents = {{'a', {1, 2, 3, 5}}, {'b', {1, 2, 4, 7}}, {'c', {1, 3, 4, 6}}, {'d', {1, 2, 5, 8}}, {'e', {1, 2, 3, 9}}}},
+       .extents =
+           {{'a', {1, 2, 3, 5}}, {'b', {1, 2, 4, 7}}, {'c', {1, 3, 4, 6}}, {'d', {1, 2, 5, 8}}, {'e', {1, 2, 3, 9}}}},
       12);
 }
 
@@ -50,8 +54,8 @@ TEST(Programs, Rearrangements) {
     const auto mixed = ts::rearrange<"b t e -> (e b) t">(x);
     const auto inner = ts::rearrange<"b t (d h) -> (h t) (b d)">(x, ts::len<"h">(heads));
     const auto column = ts::squeeze<1>(ts::unit<1>(ts::sum<1>(x)));
-    return std::tuple(energy(merged, flat, halves, swapped, mixed, inner, column), split, merged, flat, halves, swapped, mixed,
-                      inner, column, ts::transpose<1, 0>(integers), ts::merge_dims<0, 1>(integers),
+    return std::tuple(energy(merged, flat, halves, swapped, mixed, inner, column), split, merged, flat, halves, swapped,
+                      mixed, inner, column, ts::transpose<1, 0>(integers), ts::merge_dims<0, 1>(integers),
                       ts::softmax<0>(ts::merge_dims<0, 1>(split)));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>>, ts::Dim, Tensor<2, std::int64_t>>(
@@ -71,9 +75,10 @@ TEST(Programs, Slices) {
     const auto joined = ts::concat<0>(x, y, first), wide = ts::concat<1>(middle * 2.0, x, ts::tanh(middle));
     const auto padded = ts::pad<1>(rest, start, 2) * 0.5, both = ts::pad<0>(ts::pad<1>(y, 1, 0), start, start);
     const auto back = ts::concat<0>(rest, first) + ts::sum<0>(joined, ts::keepdims) * 0.25;
-    return std::tuple(energy(middle, column, joined, wide, padded, both, back), first, middle, column, joined, wide, padded, both,
-                      ts::concat<0>(rest, first), ts::concat<0>(integers, integers, integers, integers, integers),
-                      ts::pad<0>(ts::slice<1>(integers, 0, 1), 1, 1), ts::slice<0>(ts::slice<1>(x, 0, start + 1), 0, 1));
+    return std::tuple(
+        energy(middle, column, joined, wide, padded, both, back), first, middle, column, joined, wide, padded, both,
+        ts::concat<0>(rest, first), ts::concat<0>(integers, integers, integers, integers, integers),
+        ts::pad<0>(ts::slice<1>(integers, 0, 1), 1, 1), ts::slice<0>(ts::slice<1>(x, 0, start + 1), 0, 1));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>, ts::Dim, Tensor<2, std::int32_t>>(
       with_gradient(f),
@@ -84,17 +89,18 @@ TEST(Programs, Slices) {
 
 TEST(Programs, Lookups) {
   constexpr auto f = [](const auto& floats, const auto& i, const auto& j, const auto& numbers) {
-    const auto& [table, vector, cube] = floats;  // [v, d], [v], [v, c, d]
-    const auto rows = ts::gather(table, i);          // [b, t, d]
+    const auto& [table, vector, cube] = floats;     // [v, d], [v], [v, c, d]
+    const auto rows = ts::gather(table, i);         // [b, t, d]
     const auto twice = ts::gather(table, j) * 2.0;  // [t, d]
     const auto bias = ts::gather(vector, i);
     const auto deep = ts::gather(cube * ts::unit<1>(table), j);
     const auto out = rows + twice + ts::unit<2>(bias);
     const auto through = ts::gather(ts::matmul(table, ts::transpose<1, 0>(ts::sum<1>(cube))), j);  // [t, v]
-    return std::tuple(energy(out, deep, through), rows, bias, deep, through, ts::gather(numbers, ts::cast<std::int64_t>(i)));
+    return std::tuple(energy(out, deep, through), rows, bias, deep, through,
+                      ts::gather(numbers, ts::cast<std::int64_t>(i)));
   };
-  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>, Tensor<3>>, Tensor<2, std::int32_t>, Tensor<1, std::int64_t>,
-                             Tensor<2, std::int32_t>>(
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>, Tensor<3>>, Tensor<2, std::int32_t>,
+                             Tensor<1, std::int64_t>, Tensor<2, std::int32_t>>(
       with_gradient(f),
       {.arguments = {values("vd"), values("v"), values("vcd"), indices("bt", 'v'), indices<std::int64_t>("t", 'v'),
                      values<std::int32_t>("vc", -9, 9)}},
@@ -104,7 +110,8 @@ TEST(Programs, Lookups) {
 TEST(Programs, CausalAttention) {
   constexpr auto f = [](const auto& floats, const auto& heads) {
     const auto& [x, qkv, out] = floats;  // [b, t, e], [e, 3 e], [e, e]
-    const auto three = ts::rearrange<"b t (n h d) -> n b t h d">(ts::matmul(x, qkv), ts::len<"n">(3), ts::len<"h">(heads));
+    const auto three =
+        ts::rearrange<"b t (n h d) -> n b t h d">(ts::matmul(x, qkv), ts::len<"n">(3), ts::len<"h">(heads));
     const auto part = [&](int n) { return ts::rearrange<"1 b t h d -> b t h d">(ts::slice<0>(three, n, 1)); };
     const auto y = ts::causal_attention(part(0), part(1), part(2));
     const auto merged = ts::matmul(ts::merge_dims<2, 3>(y), out);
@@ -121,13 +128,16 @@ TEST(Programs, CausalAttention) {
 TEST(Programs, Constraints) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x, w, v] = floats;  // [m, k], [k, n], [n, k]
-    const auto hidden = ts::with_sharding(ts::gelu(ts::with_sharding(ts::matmul(x, w), {"x", "y"})), {ts::none, {"y", "x"}});
+    const auto hidden =
+        ts::with_sharding(ts::gelu(ts::with_sharding(ts::matmul(x, w), {"x", "y"})), {ts::none, {"y", "x"}});
     const auto y = ts::with_sharding(ts::matmul(hidden, v), {"y"});
     const auto turned = ts::with_sharding(ts::transpose<1, 0>(y), {"x"});
     const auto total = ts::with_sharding(ts::sum<0>(y), {{"x", "y"}});
     const auto whole = ts::with_sharding(ts::softmax<0>(y), {});
-    return std::tuple(energy(y, turned, total, whole), hidden, y, turned, total, whole, ts::with_sharding(x, {"y", "x"}));
+    return std::tuple(energy(y, turned, total, whole), hidden, y, turned, total, whole,
+                      ts::with_sharding(x, {"y", "x"}));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>, Tensor<2>>>(
-      with_gradient(f), {.arguments = {values("mk"), values("kn"), values("nk")}, .may_be_empty = true, .least_axes = 2}, 17);
+      with_gradient(f),
+      {.arguments = {values("mk"), values("kn"), values("nk")}, .may_be_empty = true, .least_axes = 2}, 17);
 }

@@ -39,9 +39,11 @@ TEST(Placed, RowsBesideAProductThatIsMadeInBoxes) {
     const auto y = ts::matmul(x, w) * scale;
     return std::tuple(ts::matmul(y, ts::transpose<1, 0>(y)), ts::matmul(ts::transpose<1, 0>(scale), y));
   };
-  const Check check{.arguments = {values("mk"), values("kn"), values("m")}, .extents = {{'m', {300}}, {'k', {24}}, {'n', {1100}}}};
+  const Check check{.arguments = {values("mk"), values("kn"), values("m")},
+                    .extents = {{'m', {300}}, {'k', {24}}, {'n', {1100}}}};
   expect_equal_on<Tensor<2>, Tensor<2>, Tensor<1>>(f, check, {ts::Mesh(), {{}, {}, {}}});
-  expect_equal_on<Tensor<2>, Tensor<2>, Tensor<1>>(f, check, {ts::Mesh({{"x", 2}, {"y", 3}}), {{"x"}, {ts::none, "y"}, {"x"}}});
+  expect_equal_on<Tensor<2>, Tensor<2>, Tensor<1>>(f, check,
+                                                   {ts::Mesh({{"x", 2}, {"y", 3}}), {{"x"}, {ts::none, "y"}, {"x"}}});
 }
 
 TEST(Placed, ASumOfProductsOfWhichOneIsPartial) {
@@ -52,8 +54,9 @@ TEST(Placed, ASumOfProductsOfWhichOneIsPartial) {
                       ts::einsum<"mk,kn->nm">(x, w) + (ts::einsum<"mj,jn->nm">(a, b) + ts::einsum<"mk,kn->nm">(x, w)),
                       one + other + ts::matmul(a, b));
   };
-  for (const ts::PartitionSpec& left : {ts::PartitionSpec{}, ts::PartitionSpec{ts::none, "y"}, ts::PartitionSpec{ts::none, "x"},
-                                        ts::PartitionSpec{"y", "x"}, ts::PartitionSpec{ts::none, {"x", "y"}}})
+  for (const ts::PartitionSpec& left :
+       {ts::PartitionSpec{}, ts::PartitionSpec{ts::none, "y"}, ts::PartitionSpec{ts::none, "x"},
+        ts::PartitionSpec{"y", "x"}, ts::PartitionSpec{ts::none, {"x", "y"}}})
     for (const ts::PartitionSpec& right : {ts::PartitionSpec{}, ts::PartitionSpec{"y"}, ts::PartitionSpec{{"y", "x"}}})
       expect_equal_on<Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>>(
           f,
@@ -64,12 +67,14 @@ TEST(Placed, ASumOfProductsOfWhichOneIsPartial) {
 
 TEST(Placed, SumsOfRowsThatAreSplitAmongDevices) {
   constexpr auto f = [](const auto& x, const auto& column) {
-    return std::tuple(ts::sum<1>(x) * 2.0 + column, ts::exp(ts::max<1>(x * 0.5, ts::keepdims)), ts::mean<1>(x) * column);
+    return std::tuple(ts::sum<1>(x) * 2.0 + column, ts::exp(ts::max<1>(x * 0.5, ts::keepdims)),
+                      ts::mean<1>(x) * column);
   };
-  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{ts::none, "x"}, ts::PartitionSpec{ts::none, {"y", "x"}},
-                                        ts::PartitionSpec{"x", "y"}})
-    expect_equal_on<Tensor<2>, Tensor<1>>(f, {.arguments = {values("mn"), values("m")}, .extents = {{'m', {5}}, {'n', {7}}}},
-                                          {ts::Mesh({{"x", 2}, {"y", 4}}), {spec, {}}});
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{ts::none, "x"}, ts::PartitionSpec{ts::none, {"y", "x"}}, ts::PartitionSpec{"x", "y"}})
+    expect_equal_on<Tensor<2>, Tensor<1>>(
+        f, {.arguments = {values("mn"), values("m")}, .extents = {{'m', {5}}, {'n', {7}}}},
+        {ts::Mesh({{"x", 2}, {"y", 4}}), {spec, {}}});
 }
 
 namespace {
@@ -100,11 +105,15 @@ TEST(Placed, StacksThatCarryANumber) {
     return std::tuple(ts::value_and_grad(run)(number, first, second), first(ts::full_like(ts::sum(number), 2.0)),
                       ts::grad([&](const auto& a) { return second(a(ts::sum(number))); })(first));
   };
-  const Check check{.arguments = {values("n"), stacked(values("m")), stacked(values("m"))}, .extents = {{'m', {5}}, {'n', {3}}, {'L', {3}}}};
+  const Check check{.arguments = {values("n"), stacked(values("m")), stacked(values("m"))},
+                    .extents = {{'m', {5}}, {'n', {3}}, {'L', {3}}}};
   for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"x"}}) {
-    expect_equal_on<Tensor<1>, ts::Stack<Weighted>, ts::Stack<Weighted>>(f, check, {ts::Mesh({{"x", 2}}), {spec, spec, {}}});
-    expect_equal_on<Tensor<1>, ts::Stack<Forgetful>, ts::Stack<Weighted>>(f, check, {ts::Mesh({{"x", 2}}), {spec, spec, {}}});
-    expect_equal_on<Tensor<1>, ts::Stack<Weighted>, ts::Stack<Forgetful>>(f, check, {ts::Mesh({{"x", 2}}), {spec, spec, {}}});
+    expect_equal_on<Tensor<1>, ts::Stack<Weighted>, ts::Stack<Weighted>>(f, check,
+                                                                         {ts::Mesh({{"x", 2}}), {spec, spec, {}}});
+    expect_equal_on<Tensor<1>, ts::Stack<Forgetful>, ts::Stack<Weighted>>(f, check,
+                                                                          {ts::Mesh({{"x", 2}}), {spec, spec, {}}});
+    expect_equal_on<Tensor<1>, ts::Stack<Weighted>, ts::Stack<Forgetful>>(f, check,
+                                                                          {ts::Mesh({{"x", 2}}), {spec, spec, {}}});
   }
 }
 
@@ -127,7 +136,8 @@ TEST(Placed, StacksThatTakeViews) {
   };
   for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{ts::none, "x"}})
     expect_equal_on<std::tuple<Tensor<2>, Tensor<2>>, ts::Stack<Turning>>(
-        with_gradient(f), {.arguments = {values("mn"), values("nm"), stacked(values("mm"))}, .extents = {{'m', {5}}, {'n', {6}}}},
+        with_gradient(f),
+        {.arguments = {values("mn"), values("nm"), stacked(values("mm"))}, .extents = {{'m', {5}}, {'n', {6}}}},
         {ts::Mesh({{"x", 2}, {"y", 2}}), {spec, spec, {"y"}}});
 }
 
@@ -148,15 +158,16 @@ TEST(Placed, MoreDevicesThanRows) {
     const auto hidden = ts::gelu(ts::matmul(x, w) + bias);
     const auto y = ts::matmul(hidden, v);
     const auto rows = ts::gather(table, ts::cast<std::int32_t>(ts::abs(ts::sum<1>(x)) * 0.0));
-    return std::tuple(energy(y) + ts::mean(y) + ts::max(y) * ts::min(hidden), ts::sum<0>(y) * 2.0, ts::max<0>(y), ts::softmax<0>(y),
-                      ts::transpose<1, 0>(ts::matmul(ts::transpose<1, 0>(x), hidden)), rows,
+    return std::tuple(energy(y) + ts::mean(y) + ts::max(y) * ts::min(hidden), ts::sum<0>(y) * 2.0, ts::max<0>(y),
+                      ts::softmax<0>(y), ts::transpose<1, 0>(ts::matmul(ts::transpose<1, 0>(x), hidden)), rows,
                       ts::matmul(ts::transpose<1, 0>(hidden), y) + ts::matmul(v, w) * 0.5,
                       ts::matmul(ts::transpose<1, 0>(hidden), y) + ts::matmul(ts::transpose<1, 0>(w), w));
   };
   for (const std::int64_t m : {1, 3, 5})
-    for (const ts::PartitionSpec& spec : {ts::PartitionSpec{"x"}, ts::PartitionSpec{{"y", "x"}}, ts::PartitionSpec{"x", "y"},
-                                          ts::PartitionSpec{ts::none, {"x", "y"}}})
-      for (const ts::PartitionSpec& weight : {ts::PartitionSpec{}, ts::PartitionSpec{"y"}, ts::PartitionSpec{ts::none, {"y", "x"}}})
+    for (const ts::PartitionSpec& spec : {ts::PartitionSpec{"x"}, ts::PartitionSpec{{"y", "x"}},
+                                          ts::PartitionSpec{"x", "y"}, ts::PartitionSpec{ts::none, {"x", "y"}}})
+      for (const ts::PartitionSpec& weight :
+           {ts::PartitionSpec{}, ts::PartitionSpec{"y"}, ts::PartitionSpec{ts::none, {"y", "x"}}})
         expect_equal_on<std::tuple<Tensor<2>, Tensor<2>, Tensor<2>, Tensor<1>>, Tensor<2>>(
             with_gradient(f),
             {.arguments = {values("mk"), values("kn"), values("nk"), values("n"), values("vd")},
@@ -167,7 +178,8 @@ TEST(Placed, MoreDevicesThanRows) {
 TEST(Placed, NumbersThatAreAddedWithPartsOverSeveralAxes) {
   constexpr auto f = [](const auto& a, const auto& b, const auto& c, const auto& d) {
     const auto total = ts::with_sharding(ts::sum(a) + ts::sum(b * b) - ts::sum(c) + ts::max(d) + 2.0 * ts::sum(d), {});
-    const auto [clipped, norm] = ts::clip_by_global_norm(std::tuple(ts::Sym(a), ts::Sym(b), ts::Sym(c), ts::Sym(d)), 0.5);
+    const auto [clipped, norm] =
+        ts::clip_by_global_norm(std::tuple(ts::Sym(a), ts::Sym(b), ts::Sym(c), ts::Sym(d)), 0.5);
     return std::tuple(total, norm, clipped, ts::global_norm(std::tuple(ts::Sym(a), ts::Sym(c))));
   };
   expect_equal_on<Tensor<2>, Tensor<2>, Tensor<1>, Tensor<1>>(

@@ -14,7 +14,8 @@ TEST(Programs, Elementwise) {
     const auto d = ts::select(x < y, x * rate, row) +
                    ts::select(ts::logical_or(x <= y, ts::logical_not(x > 0.25)), 1.0, 2.0 / (y + 3.0));
     const auto e = ts::unit<1>(column) * row - 0.5;
-    const auto g = ts::broadcast_like(column * rate, ts::transpose<1, 0>(x)) + ts::iota<0, float>(ts::transpose<1, 0>(x)) * 0.125;
+    const auto g =
+        ts::broadcast_like(column * rate, ts::transpose<1, 0>(x)) + ts::iota<0, float>(ts::transpose<1, 0>(x)) * 0.125;
     return std::tuple(energy(a, b, c, d, e, g), a, b, c, d, e, g);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>, Tensor<1>, Tensor<1>>, ts::Scalar>(
@@ -31,16 +32,16 @@ TEST(Programs, ElementTypes) {
                       ts::log(ts::sigmoid(d)) + ts::gelu(d) - ts::sqrt(ts::abs(d)) * ts::rsqrt(ts::abs(d) + 1.0);
     const auto bytes = u / std::uint8_t{3} + ts::minimum(u, std::uint8_t{20});
     return std::tuple(chosen, ts::equal(quotient, j), quotient, ts::select(chosen, quotient, -i), wide, real, bytes,
-                      ts::cast<bool>(i), ts::cast<std::int32_t>(d * 10.0), ts::cast<float>(k), ts::cast<std::int32_t>(flag),
-                      ts::sum(i), ts::max<0>(k), ts::min<1>(i, ts::keepdims), ts::sum<1>(ts::cast<std::int32_t>(u)),
-                      ts::max<1>(d), ts::sum<0>(d), ts::sum<0, 1>(d * d));
+                      ts::cast<bool>(i), ts::cast<std::int32_t>(d * 10.0), ts::cast<float>(k),
+                      ts::cast<std::int32_t>(flag), ts::sum(i), ts::max<0>(k), ts::min<1>(i, ts::keepdims),
+                      ts::sum<1>(ts::cast<std::int32_t>(u)), ts::max<1>(d), ts::sum<0>(d), ts::sum<0, 1>(d * d));
   };
   expect_equal_on_all_meshes<Tensor<2, std::int32_t>, Tensor<2, std::int32_t>, Tensor<2, std::int64_t>,
                              Tensor<2, std::uint8_t>, Tensor<2, double>, Tensor<2, bool>>(
       f,
       {.arguments = {values<std::int32_t>("mn", -4, 5), values<std::int32_t>("mn", -5, 6),
-                     values<std::int64_t>("mn", -1e9, 1e9), values<std::uint8_t>("mn", 0, 60), values<double>("mn", -2, 2),
-                     values<bool>("mn")},
+                     values<std::int64_t>("mn", -1e9, 1e9), values<std::uint8_t>("mn", 0, 60),
+                     values<double>("mn", -2, 2), values<bool>("mn")},
        .may_be_empty = true},
       2);
 }
@@ -56,8 +57,8 @@ TEST(Programs, Reductions) {
             ts::max(x) * ts::min(y) + ts::mean(x) + ts::sum(x * y),
         ts::sum<0, 1, 2>(x, keepdims), ts::mean<1>(x * y), ts::max<1, 2>(x - y), x - ts::mean<1>(x, keepdims));
   };
-  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>>>(
-      with_gradient(f), {.arguments = {values("abc"), values("abc")}}, 3);
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>>>(with_gradient(f),
+                                                               {.arguments = {values("abc"), values("abc")}}, 3);
 }
 
 TEST(Programs, Rows) {
@@ -70,7 +71,8 @@ TEST(Programs, Rows) {
     return std::tuple(loss + energy(soft, across, logs) + ts::mse(normed, x), normed, squared, soft, across, logs,
                       ts::log_softmax(x));
   };
-  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<1>, Tensor<1>>, Tensor<2, std::int32_t>, ts::Scalar>(
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<1>, Tensor<1>>, Tensor<2, std::int32_t>,
+                             ts::Scalar>(
       with_gradient(f),
       {.arguments = {values("btd"), values("dd"), values("d"), values("d"), indices("bt", 'd'), scalar(0.05, 0.2)}}, 4);
 }

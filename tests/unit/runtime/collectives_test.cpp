@@ -245,8 +245,7 @@ TEST(Collectives, Permute) {
     for (int g = 0; g < c.groups; ++g) {
       std::vector<Array> expected(index(c.members), Array(c.in[index(g)][0].shape, 0));
       for (Route route : routes) expected[index(route.destination)] = c.in[index(g)][index(route.source)];
-      for (int j = 0; j < c.members; ++j)
-        ASSERT_EQ(c.out[index(g)][index(j)].data, expected[index(j)].data) << seed;
+      for (int j = 0; j < c.members; ++j) ASSERT_EQ(c.out[index(g)][index(j)].data, expected[index(j)].data) << seed;
     }
   }
 }
@@ -285,8 +284,7 @@ TEST(Collectives, OfLargeArraysOnSeveralThreads) {
   tessera::set_parallelism(before);
 }
 
-template <class F>
-tessera::errc error_of(F f) {
+template <class F> tessera::errc error_of(F f) {
   try {
     f();
   } catch (const tessera::error& e) {

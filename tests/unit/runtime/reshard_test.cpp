@@ -32,8 +32,7 @@ class Threads {
 };
 
 /// Calls f(global index) for every index of a box.
-template <class F>
-void for_each_index(const Box& box, F f) {
+template <class F> void for_each_index(const Box& box, F f) {
   if (box.empty()) return;
   Shape at = box.begin;
   for (;;) {
@@ -55,19 +54,20 @@ std::size_t local_offset(const Box& box, const Shape& at) {
 }
 
 /// A number that tells an element and a partial value of it from all others; small, so that sums are exact.
-template <class T>
-T value_at(const Shape& at, int partial) {
+template <class T> T value_at(const Shape& at, int partial) {
   std::int64_t h = 17 + partial * 7;
   for (std::int64_t i : at) h = (h * 31 + i) % 1009;
   return static_cast<T>(h % 101 - 50);
 }
 
-template <class T>
-T combine(Reduction reduction, T a, T b) {
+template <class T> T combine(Reduction reduction, T a, T b) {
   switch (reduction) {
-    case Reduction::sum: return static_cast<T>(a + b);
-    case Reduction::max: return a > b ? a : b;
-    default: return a < b ? a : b;
+    case Reduction::sum:
+      return static_cast<T>(a + b);
+    case Reduction::max:
+      return a > b ? a : b;
+    default:
+      return a < b ? a : b;
   }
 }
 
@@ -116,8 +116,7 @@ struct Random {
   }
 };
 
-template <class T>
-void check_random(unsigned seed, Reduction reduction) {
+template <class T> void check_random(unsigned seed, Reduction reduction) {
   Random random{std::mt19937(seed)};
   for (int round = 0; round < 120; ++round) {
     const Mesh mesh = random.mesh();
@@ -316,8 +315,7 @@ TEST(Reshard, MovesDtypesWithoutArithmetic) {
   EXPECT_EQ(in, out);
 }
 
-template <class F>
-tessera::errc error_of(F f) {
+template <class F> tessera::errc error_of(F f) {
   try {
     f();
   } catch (const tessera::error& e) {

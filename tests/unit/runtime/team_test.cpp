@@ -51,9 +51,11 @@ TEST_P(Team, TinyLoopsStayOnTheCallingThread) {
 
 TEST_P(Team, ExceptionsReachTheCaller) {
   for (std::int64_t thrower : {0, 499, 999})
-    EXPECT_THROW(
-        tessera::parallel_for(1000, [&](std::int64_t i) { if (i == thrower) throw std::out_of_range("item"); }),
-        std::out_of_range);
+    EXPECT_THROW(tessera::parallel_for(1000,
+                                       [&](std::int64_t i) {
+                                         if (i == thrower) throw std::out_of_range("item");
+                                       }),
+                 std::out_of_range);
   std::atomic<int> count{0};
   tessera::parallel_for(100, [&](std::int64_t) { ++count; });
   EXPECT_EQ(count, 100);
@@ -62,9 +64,7 @@ TEST_P(Team, ExceptionsReachTheCaller) {
 TEST_P(Team, LoopsNest) {
   std::atomic<int> count{0};
   tessera::parallel_for(64, [&](std::int64_t) {
-    tessera::parallel_for(32, [&](std::int64_t) {
-      tessera::parallel_for(4, [&](std::int64_t) { ++count; });
-    });
+    tessera::parallel_for(32, [&](std::int64_t) { tessera::parallel_for(4, [&](std::int64_t) { ++count; }); });
   });
   EXPECT_EQ(count, 64 * 32 * 4);
 }
@@ -78,7 +78,8 @@ TEST_P(Team, WaitingNeverEntersAnotherItem) {
     inside = true;
     tessera::parallel_for(8, [&](std::int64_t) {
       const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(5);
-      while (std::chrono::steady_clock::now() < until) {}
+      while (std::chrono::steady_clock::now() < until) {
+      }
     });
     inside = false;
   });

@@ -2,14 +2,13 @@
 #include <random>
 #include <vector>
 
+#include "../base/expect_error.hpp"
+#include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/tensor/batches.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
-
-#include "../base/expect_error.hpp"
-#include "random_tensor.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -22,9 +21,10 @@ TEST(batches, counts_follow_the_policy) {
   EXPECT_EQ(ts::batch_count(0, 4, ts::Ragged::keep), 0);
   EXPECT_EQ(ts::batch_rows(14, 4, 2), (ts::RowRange{8, 12}));
   EXPECT_EQ(ts::batch_rows(14, 4, 3), (ts::RowRange{12, 14}));
-  expect_error(ts::errc::not_divisible, [] { ts::batch_count(14, 4, ts::Ragged::error); }, "14 rows", "4",
-               "batches_test.cpp");
-  expect_error(ts::errc::option, [] { ts::batch_count(14, 0, ts::Ragged::drop); }, "0", "batches_test.cpp");
+  expect_error(
+      ts::errc::not_divisible, [] { ts::batch_count(14, 4, ts::Ragged::error); }, "14 rows", "4", "batches_test.cpp");
+  expect_error(
+      ts::errc::option, [] { ts::batch_count(14, 0, ts::Ragged::drop); }, "0", "batches_test.cpp");
 }
 
 TEST(batches, rows_of_random_layouts) {
@@ -49,7 +49,12 @@ TEST(batches, rows_of_random_layouts) {
 
 TEST(batches, rows_outside_are_errors) {
   const auto x = ts::zeros<float>({4, 2}, ts::Mesh({{"x", 2}}), {"x"});
-  expect_error(ts::errc::dim_range, [&] { ts::rows_of(x, {2, 5}); }, "2 to 5", "f32[4,2]{x,-}", "batches_test.cpp");
+  expect_error(
+      ts::errc::dim_range,
+      [&] {
+        ts::rows_of(x, {2, 5});
+      },
+      "2 to 5", "f32[4,2]{x,-}", "batches_test.cpp");
   expect_error(ts::errc::dim_range, [&] { ts::rows_of(x, {-1, 2}); });
   expect_error(ts::errc::dim_range, [&] { ts::rows_of(x, {3, 2}); });
 }

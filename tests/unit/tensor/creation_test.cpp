@@ -5,21 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "../base/expect_error.hpp"
+#include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
-
-#include "../base/expect_error.hpp"
-#include "random_tensor.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
 
 namespace {
 
-template <class T, int Rank>
-void round_trip(std::mt19937& random) {
+template <class T, int Rank> void round_trip(std::mt19937& random) {
   const auto layout = tessera_test::random_spec_layout(random, Rank);
   std::vector<T> values;
   for (std::int64_t i = 0; i < ts::volume(layout.shape); ++i) values.push_back(static_cast<T>(random() % 251));
@@ -92,8 +90,9 @@ TEST(creation, to_host_writes_into_a_span) {
   double out[4] = {};
   ts::to_host(x, out);
   EXPECT_EQ(out[3], 4.0);
-  expect_error(ts::errc::host_data, [&] { ts::to_host(x, std::span<double>(out, 3)); }, "3", "f64[4]{x}", "4",
-               "creation_test.cpp:");
+  expect_error(
+      ts::errc::host_data, [&] { ts::to_host(x, std::span<double>(out, 3)); }, "3", "f64[4]{x}", "4",
+      "creation_test.cpp:");
 }
 
 TEST(creation, constants_on_random_layouts) {
@@ -136,8 +135,12 @@ TEST(creation, a_scalar_has_one_element) {
   EXPECT_EQ(ts::device_bytes(x, 3), 4);
   EXPECT_EQ(ts::stored_bytes(x), 4);
   EXPECT_EQ(ts::item(ts::shard<int>({{{7}}}, mesh, {"x"})), 7);
-  expect_error(ts::errc::shape_mismatch, [&] { ts::item(ts::zeros<int>({2, 3}, mesh)); }, "[item]", "i32[2,3]", "6",
-               "creation_test.cpp:");
+  expect_error(
+      ts::errc::shape_mismatch,
+      [&] {
+        ts::item(ts::zeros<int>({2, 3}, mesh));
+      },
+      "[item]", "i32[2,3]", "6", "creation_test.cpp:");
 }
 
 TEST(creation, replicas_are_stored_once) {
@@ -148,32 +151,56 @@ TEST(creation, replicas_are_stored_once) {
   EXPECT_EQ(ts::storage_of(x).shard_count(), 2);
   EXPECT_EQ(ts::mesh(x), mesh);
   EXPECT_EQ(ts::sharding(x), ts::resolve({ts::none, "model"}, mesh, 2));
-  expect_error(ts::errc::mesh_devices, [&] { ts::device_bytes(x, 8); }, "8");
+  expect_error(
+      ts::errc::mesh_devices, [&] { ts::device_bytes(x, 8); }, "8");
 }
 
 TEST(creation, mistakes_are_named_with_the_line) {
   const ts::Mesh mesh({{"data", 2}});
   const std::vector<float> values(4095);
-  expect_error(ts::errc::host_data, [&] { ts::shard(values, {64, 64}, mesh); }, "4095 values for f32[64,64]", "4096",
-               "creation_test.cpp:");
-  expect_error(ts::errc::rank_mismatch, [&] { ts::shard<3>(values, ts::Shape{4095}, mesh); }, "f32[4095]", "rank 3");
-  expect_error(ts::errc::shape_mismatch, [&] { ts::zeros<float>({4, -1}, mesh); }, "f32[4,-1]", "creation_test.cpp:");
-  expect_error(ts::errc::capacity, [&] { ts::zeros<float>({1ll << 40, 1ll << 40}, mesh); }, "creation_test.cpp:");
-  expect_error(ts::errc::spec_axis, [&] { ts::ones<float>({4}, mesh, {"modle"}); }, "modle", "data", "[spec]", "full",
-               "creation_test.cpp:");
-  expect_error(ts::errc::spec_rank, [&] { ts::arange<int>(4, mesh, {"data", ts::none}); }, "creation_test.cpp:");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        ts::shard(values, {64, 64}, mesh);
+      },
+      "4095 values for f32[64,64]", "4096", "creation_test.cpp:");
+  expect_error(
+      ts::errc::rank_mismatch, [&] { ts::shard<3>(values, ts::Shape{4095}, mesh); }, "f32[4095]", "rank 3");
+  expect_error(
+      ts::errc::shape_mismatch,
+      [&] {
+        ts::zeros<float>({4, -1}, mesh);
+      },
+      "f32[4,-1]", "creation_test.cpp:");
+  expect_error(
+      ts::errc::capacity,
+      [&] {
+        ts::zeros<float>({1ll << 40, 1ll << 40}, mesh);
+      },
+      "creation_test.cpp:");
+  expect_error(
+      ts::errc::spec_axis, [&] { ts::ones<float>({4}, mesh, {"modle"}); }, "modle", "data", "[spec]", "full",
+      "creation_test.cpp:");
+  expect_error(
+      ts::errc::spec_rank,
+      [&] {
+        ts::arange<int>(4, mesh, {"data", ts::none});
+      },
+      "creation_test.cpp:");
   EXPECT_EQ(ts::size(ts::zeros<float>({1ll << 40, 0, 1ll << 40}, mesh)), 0);
 }
 
 TEST(creation, a_tensor_without_data_says_so) {
   const ts::ShardedTensor<float, 2> empty;
-  expect_error(ts::errc::empty_tensor, [&] { ts::shape(empty); }, "f32", "rank 2", "never assigned");
+  expect_error(
+      ts::errc::empty_tensor, [&] { ts::shape(empty); }, "f32", "rank 2", "never assigned");
   expect_error(ts::errc::empty_tensor, [&] { ts::to_host(empty); });
   ts::Module module;
   ts::Value placeholder{};
   placeholder.module = &module;
   const ts::ShardedTensor<float, 2> traced(placeholder);
-  expect_error(ts::errc::empty_tensor, [&] { ts::shape(traced); }, "trace");
+  expect_error(
+      ts::errc::empty_tensor, [&] { ts::shape(traced); }, "trace");
 }
 
 TEST(creation, a_storage_becomes_a_tensor_of_its_type_only) {
@@ -181,11 +208,14 @@ TEST(creation, a_storage_becomes_a_tensor_of_its_type_only) {
   const ts::StoragePtr storage(new ts::TensorStorage(mesh, ts::DType::i32, {4}, ts::resolve({"x"}, mesh, 1)));
   const auto x = ts::tensor_of<std::int32_t, 1>(storage);
   EXPECT_EQ(&ts::storage_of(x), storage.get());
-  expect_error(ts::errc::dtype_mismatch, [&] { ts::tensor_of<float, 1>(storage); }, "i32[4]", "f32");
-  expect_error(ts::errc::rank_mismatch, [&] { ts::tensor_of<std::int32_t, 2>(storage); }, "i32[4]", "rank 2");
+  expect_error(
+      ts::errc::dtype_mismatch, [&] { ts::tensor_of<float, 1>(storage); }, "i32[4]", "f32");
+  expect_error(
+      ts::errc::rank_mismatch, [&] { ts::tensor_of<std::int32_t, 2>(storage); }, "i32[4]", "rank 2");
   expect_error(ts::errc::empty_tensor, [&] { ts::tensor_of<std::int32_t, 2>({}); });
   ts::Sharding partial = ts::replicated(1);
   partial.unreduced = 1;
   const ts::StoragePtr parts(new ts::TensorStorage(mesh, ts::DType::i32, {4}, partial));
-  expect_error(ts::errc::unsupported, [&] { ts::tensor_of<std::int32_t, 1>(parts); }, "+sum(x)");
+  expect_error(
+      ts::errc::unsupported, [&] { ts::tensor_of<std::int32_t, 1>(parts); }, "+sum(x)");
 }

@@ -40,7 +40,8 @@ TEST(Expressions, NameTheLineOfASizeThatDoesNotFit) {
     FAIL() << "nothing was thrown";
   } catch (const ts::error& e) {
     EXPECT_EQ(e.id(), ts::errc::shape_mismatch);
-    EXPECT_EQ(std::string(e.what()), "[slice] the range is not inside the dim: f32[8], 5, 5 at evaluate_test.cpp:" + std::to_string(line));
+    EXPECT_EQ(std::string(e.what()),
+              "[slice] the range is not inside the dim: f32[8], 5, 5 at evaluate_test.cpp:" + std::to_string(line));
   }
 }
 

@@ -4,14 +4,13 @@
 #include <ranges>
 #include <vector>
 
+#include "../base/expect_error.hpp"
+#include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/local_shards.hpp>
-
-#include "../base/expect_error.hpp"
-#include "random_tensor.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -32,8 +31,8 @@ TEST(local_shards, each_device_shows_its_box_and_data) {
     std::vector<std::vector<int>> replicas_of(values.size() + 1);
     for (const auto& shard : ts::local_shards(x)) {
       ASSERT_EQ(shard.device, device++);
-      ASSERT_EQ(shard.box, ts::shard_box(layout.shape, ts::sharding(x), layout.mesh,
-                                         layout.mesh.coordinates_of(shard.device)));
+      ASSERT_EQ(shard.box,
+                ts::shard_box(layout.shape, ts::sharding(x), layout.mesh, layout.mesh.coordinates_of(shard.device)));
       std::vector<int> expected;
       tessera_test::for_each_index(shard.box, [&](const ts::Shape& index) {
         expected.push_back(static_cast<int>(tessera_test::row_major(layout.shape, index)));
@@ -97,18 +96,48 @@ TEST(local_shards, shards_that_do_not_fit_are_errors) {
   EXPECT_EQ(ts::to_host(load({first, second, third, fourth})), (std::vector<float>{1, 2, 3}));
 
   auto wrong = third;
-  expect_error(ts::errc::host_data, [&] { load({first, second, third}); }, "none for 3", "local_shards_test.cpp");
-  expect_error(ts::errc::host_data, [&] { load({first, second, third, third}); }, "two for 2");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        load({first, second, third});
+      },
+      "none for 3", "local_shards_test.cpp");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        load({first, second, third, third});
+      },
+      "two for 2");
   wrong.device = 4;
-  expect_error(ts::errc::host_data, [&] { load({first, second, third, wrong}); }, "4", "mesh(x=2,y=2)");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        load({first, second, third, wrong});
+      },
+      "4", "mesh(x=2,y=2)");
   wrong = third;
   wrong.data = low;
-  expect_error(ts::errc::host_data, [&] { load({first, second, wrong, fourth}); }, "device 2", "2 values", "[2:3]");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        load({first, second, wrong, fourth});
+      },
+      "device 2", "2 values", "[2:3]");
   wrong = third;
   wrong.box = {{0}, {1}};
-  expect_error(ts::errc::host_data, [&] { load({first, second, wrong, fourth}); }, "[0:1]", "[2:3]", "f32[3]{x}");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        load({first, second, wrong, fourth});
+      },
+      "[0:1]", "[2:3]", "f32[3]{x}");
   auto unequal = second;
   unequal.data = other;
-  expect_error(ts::errc::host_data, [&] { load({first, unequal, third, fourth}); }, "devices 0 and 1", "[0:2]");
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        load({first, unequal, third, fourth});
+      },
+      "devices 0 and 1", "[0:2]");
   expect_error(ts::errc::rank_mismatch, [&] { ts::from_local_shards(mesh, {"x"}, {3, 1}, std::vector{first}); });
 }

@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/print.hpp>
-
-#include "random_tensor.hpp"
 
 namespace ts = tessera;
 
@@ -32,8 +31,7 @@ std::string elements(const std::vector<T>& values, const ts::Shape& shape, const
   return first;
 }
 
-template <class T>
-std::vector<T> count_up(int n, T step = T(1)) {
+template <class T> std::vector<T> count_up(int n, T step = T(1)) {
   std::vector<T> values;
   for (int i = 0; i < n; ++i) values.push_back(static_cast<T>(i) * step);
   return values;

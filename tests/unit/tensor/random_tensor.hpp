@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <random>
 
+#include "../mesh/random_layout.hpp"
+
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
-
-#include "../mesh/random_layout.hpp"
 
 namespace tessera_test {
 
@@ -39,8 +39,7 @@ inline std::int64_t row_major(const tessera::Shape& shape, const tessera::Shape&
 }
 
 /// Calls f(index) for every index of a box, row-major.
-template <class F>
-void for_each_index(const tessera::Box& box, F&& f) {
+template <class F> void for_each_index(const tessera::Box& box, F&& f) {
   if (box.empty()) return;
   tessera::Shape index = box.begin;
   for (;;) {

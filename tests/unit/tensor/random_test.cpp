@@ -6,13 +6,12 @@
 #include <set>
 #include <vector>
 
+#include "../base/expect_error.hpp"
+#include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/random.hpp>
-
-#include "../base/expect_error.hpp"
-#include "random_tensor.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -32,8 +31,7 @@ std::vector<ts::Mesh> all_meshes() {
   return meshes;
 }
 
-template <class T>
-void equal_on_every_mesh(const ts::Shape& shape) {
+template <class T> void equal_on_every_mesh(const ts::Shape& shape) {
   std::mt19937 random(3);
   const ts::Key key{42};
   const auto plain_normal = ts::to_host(ts::normal<T, 3>(key, shape, ts::Mesh(), {}, T(0.1), T(0.7)));
@@ -120,11 +118,14 @@ TEST(random, empty_tensors_and_scalars) {
 TEST(random, senseless_ranges_are_errors) {
   const ts::Mesh mesh({{"x", 2}});
   const ts::Key key{1};
-  expect_error(ts::errc::option, [&] { ts::normal<float>(key, {4}, mesh, {}, 0, -1); }, "[normal]", "-1",
-               "random_test.cpp");
-  expect_error(ts::errc::option, [&] { ts::normal<float>(key, {4}, mesh, {}, 0, std::nanf("")); }, "nan");
-  expect_error(ts::errc::option, [&] { ts::uniform<float>(key, {4}, mesh, {}, 2, 2); }, "[uniform]",
-               "random_test.cpp");
-  expect_error(ts::errc::option, [&] { ts::uniform<float>(key, {4}, mesh, {}, -3e38f, 3e38f); }, "finite");
-  expect_error(ts::errc::spec_axis, [&] { ts::uniform<float>(key, {4}, mesh, {"y"}); }, "uniform", "random_test.cpp");
+  expect_error(
+      ts::errc::option, [&] { ts::normal<float>(key, {4}, mesh, {}, 0, -1); }, "[normal]", "-1", "random_test.cpp");
+  expect_error(
+      ts::errc::option, [&] { ts::normal<float>(key, {4}, mesh, {}, 0, std::nanf("")); }, "nan");
+  expect_error(
+      ts::errc::option, [&] { ts::uniform<float>(key, {4}, mesh, {}, 2, 2); }, "[uniform]", "random_test.cpp");
+  expect_error(
+      ts::errc::option, [&] { ts::uniform<float>(key, {4}, mesh, {}, -3e38f, 3e38f); }, "finite");
+  expect_error(
+      ts::errc::spec_axis, [&] { ts::uniform<float>(key, {4}, mesh, {"y"}); }, "uniform", "random_test.cpp");
 }

@@ -2,14 +2,13 @@
 #include <random>
 #include <vector>
 
+#include "../base/expect_error.hpp"
+#include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/reshard.hpp>
-
-#include "../base/expect_error.hpp"
-#include "random_tensor.hpp"
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -43,6 +42,7 @@ TEST(reshard, the_same_layout_shares_its_memory) {
 TEST(reshard, mistakes_are_named_with_the_line) {
   const ts::Mesh mesh({{"x", 2}});
   const auto x = ts::zeros<float>({8}, mesh, {"x"});
-  expect_error(ts::errc::spec_axis, [&] { ts::reshard(x, {"y"}); }, "'y'", "reshard", "reshard_test.cpp:");
+  expect_error(
+      ts::errc::spec_axis, [&] { ts::reshard(x, {"y"}); }, "'y'", "reshard", "reshard_test.cpp:");
   expect_error(ts::errc::empty_tensor, [&] { ts::reshard(ts::ShardedTensor<float, 1>(), {"x"}); });
 }
