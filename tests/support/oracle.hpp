@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "scalar_ops.hpp"
+
 #include <tessera/graph/attributes.hpp>
 #include <tessera/graph/program.hpp>
 
@@ -474,77 +476,9 @@ class Interpreter {
       double v[3]{};
       for (std::size_t k = 0; k < x.size(); ++k)
         v[k] = broadcast_at(graph.operand_node(id, static_cast<int>(k)), *x[k], i);
-      y.at(i) = apply(node, graph.operand_node(id, 0).dtype, v[0], v[1], v[2]);
+      y.at(i) = apply(node.op, node.dtype, graph.operand_node(id, 0).dtype, v[0], v[1], v[2]);
     });
     return y;
-  }
-
-  static double apply(const Node& node, tessera::DType from, double a, double b, double c) {
-    switch (node.op) {
-      case Op::neg:
-        return -a;
-      case Op::abs:
-        return std::fabs(a);
-      case Op::exp:
-        return std::exp(a);
-      case Op::log:
-        return std::log(a);
-      case Op::sqrt:
-        return std::sqrt(a);
-      case Op::rsqrt:
-        return 1 / std::sqrt(a);
-      case Op::tanh:
-        return std::tanh(a);
-      case Op::sigmoid:
-        return 1 / (1 + std::exp(-a));
-      case Op::relu:
-        return a > 0 ? a : 0;
-      case Op::gelu:
-        return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
-      case Op::silu:
-        return a / (1 + std::exp(-a));
-      case Op::sign:
-        return a > 0 ? 1 : a < 0 ? -1 : 0;
-      case Op::logical_not:
-        return a == 0;
-      case Op::cast:
-        if (node.dtype == tessera::DType::bool_) return a != 0;
-        return tessera::is_floating(from) && !tessera::is_floating(node.dtype) ? std::trunc(a) : a;
-      case Op::add:
-        return a + b;
-      case Op::sub:
-        return a - b;
-      case Op::mul:
-        return a * b;
-      case Op::div:
-        return tessera::is_floating(node.dtype) ? a / b : std::trunc(a / b);
-      case Op::pow:
-        return std::pow(a, b);
-      case Op::minimum:
-        return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
-      case Op::maximum:
-        return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
-      case Op::equal:
-        return a == b;
-      case Op::not_equal:
-        return a != b;
-      case Op::less:
-        return a < b;
-      case Op::less_equal:
-        return a <= b;
-      case Op::greater:
-        return a > b;
-      case Op::greater_equal:
-        return a >= b;
-      case Op::logical_and:
-        return a != 0 && b != 0;
-      case Op::logical_or:
-        return a != 0 || b != 0;
-      case Op::select:
-        return a != 0 ? b : c;
-      default:
-        throw std::logic_error("oracle: an operation it does not know: " + std::to_string(static_cast<int>(node.op)));
-    }
   }
 };
 
