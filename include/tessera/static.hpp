@@ -13,6 +13,9 @@
 #include <tessera/mesh/sharding_string.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/partition/explain.hpp>
+#include <tessera/partition/frozen_plan.hpp>
+#include <tessera/partition/plan_diff.hpp>
+#include <tessera/partition/plan_memory.hpp>
 #include <tessera/partition/static_plan.hpp>
 #include <tessera/partition/verify_plan.hpp>
 

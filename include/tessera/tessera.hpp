@@ -6,6 +6,7 @@
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
 #include <tessera/runtime/collectives.hpp>
+#include <tessera/runtime/communication.hpp>
 #include <tessera/static.hpp>
 #include <tessera/tensor/batches.hpp>
 #include <tessera/tensor/compile.hpp>

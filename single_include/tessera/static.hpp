@@ -6805,111 +6805,6 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
 
 #endif
 
-// ---- tessera/partition/lifetimes.hpp
-
-#ifndef TESSERA_PARTITION_LIFETIMES_HPP
-#define TESSERA_PARTITION_LIFETIMES_HPP
-
-namespace tessera {
-
-/// A block of memory that a plan needs from step `first` to step `last`, both included, and where it lies in the arena.
-struct Lifetime {
-  std::int64_t bytes = 0;
-  int first = 0;
-  int last = 0;
-  std::int64_t offset = 0;
-
-  constexpr bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
-};
-
-namespace detail {
-
-inline constexpr std::int64_t arena_alignment = 64;
-
-constexpr std::int64_t arena_bytes(std::int64_t bytes) {
-  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
-}
-
-/// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
-constexpr std::vector<int> by_decreasing_size(const std::vector<Lifetime>& blocks) {
-  const std::size_t n = blocks.size();
-  // With a value: clang can't evaluate libstdc++ 12's constructor that leaves it out.
-  std::vector<int> order(n, 0), merged(n, 0);
-  for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
-  const auto bytes = [&](int i) { return blocks[static_cast<std::size_t>(i)].bytes; };
-  for (std::size_t width = 1; width < n; width *= 2) {
-    for (std::size_t begin = 0; begin < n; begin += 2 * width) {
-      const std::size_t middle = begin + width < n ? begin + width : n;
-      const std::size_t end = middle + width < n ? middle + width : n;
-      std::size_t a = begin, b = middle;
-      for (std::size_t k = begin; k < end; ++k)
-        merged[k] = b == end || (a < middle && bytes(order[a]) >= bytes(order[b])) ? order[a++] : order[b++];
-    }
-    order.swap(merged);
-  }
-  return order;
-}
-
-}  // namespace detail
-
-/// Most bytes alive at one step: no arena can be smaller.
-constexpr std::int64_t max_live_bytes(const std::vector<Lifetime>& blocks) {
-  int steps = 0;
-  for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
-  std::vector<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
-  for (const Lifetime& block : blocks) {
-    change[static_cast<std::size_t>(block.first)] += detail::arena_bytes(block.bytes);
-    change[static_cast<std::size_t>(block.last) + 1] -= detail::arena_bytes(block.bytes);
-  }
-  std::int64_t live = 0, peak = 0;
-  for (std::int64_t bytes : change) {
-    live += bytes;
-    peak = live > peak ? live : peak;
-  }
-  return peak;
-}
-
-/// Gives each block an offset, a multiple of 64, such that blocks alive at the same step never share a byte; returns
-/// the bytes of the arena that holds them all. The largest first, each into the tightest gap that holds it.
-constexpr std::int64_t assign_offsets(std::vector<Lifetime>& blocks) {
-  for (const Lifetime& block : blocks)
-    if (block.bytes < 0 || block.first < 0 || block.last < block.first)
-      fail(errc::graph_invalid, "[plan] lifetime: ", block.bytes, " bytes from step ", block.first, " to ", block.last);
-  std::int64_t peak = 0;
-  std::vector<int> placed;  // ascending offset
-  placed.reserve(blocks.size());
-  for (int index : detail::by_decreasing_size(blocks)) {
-    Lifetime& block = blocks[static_cast<std::size_t>(index)];
-    const std::int64_t bytes = detail::arena_bytes(block.bytes);
-    block.offset = 0;
-    if (bytes == 0) continue;
-    std::int64_t end = 0, best = -1, best_gap = 0;
-    for (int other_index : placed) {
-      const Lifetime& other = blocks[static_cast<std::size_t>(other_index)];
-      if (!block.overlaps(other)) continue;
-      const std::int64_t gap = other.offset - end;
-      if (gap >= bytes && (best < 0 || gap < best_gap)) {
-        best = end;
-        best_gap = gap;
-      }
-      const std::int64_t other_end = other.offset + detail::arena_bytes(other.bytes);
-      end = other_end > end ? other_end : end;
-    }
-    block.offset = best < 0 ? end : best;
-    peak = block.offset + bytes > peak ? block.offset + bytes : peak;
-    std::size_t at = placed.size();
-    placed.push_back(index);
-    for (; at > 0 && blocks[static_cast<std::size_t>(placed[at - 1])].offset > block.offset; --at)
-      placed[at] = placed[at - 1];
-    placed[at] = index;
-  }
-  return peak;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/partition/parts.hpp
 
 #ifndef TESSERA_PARTITION_PARTS_HPP
@@ -7044,8 +6939,49 @@ struct GraphPlan {
   std::int64_t body_offset = 0;         ///< where bodies have their scratch in it
 };
 
+/// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
+template <class Self> struct Communication {
+  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
+  constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += times;
+    });
+    return n;
+  }
+  /// Bytes that one device sends, over all collectives or those of one axis.
+  constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (on(c, axis)) n += c.wire_bytes * times;
+    });
+    return n;
+  }
+  constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
+    });
+    return n;
+  }
+  /// Collectives that nobody asked for: see CollectiveInfo::asked.
+  constexpr std::int64_t unasked_count() const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
+    return n;
+  }
+
+ private:
+  friend Self;
+  constexpr Communication() = default;
+  constexpr const Self& self() const { return static_cast<const Self&>(*this); }
+  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
+    return axis.empty() || c.axes == 1u << self().mesh.axis_index(axis);
+  }
+};
+
 /// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
-struct Plan {
+struct Plan : Communication<Plan> {
   Mesh mesh{};
   std::vector<GraphPlan> graphs;  ///< one for each graph of the program
 
@@ -7057,34 +6993,20 @@ struct Plan {
     collect(0, 1, all);
     for (const Occurrence& one : all) f(*one.collective, one.times);
   }
-  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
-  constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
+  /// Floating point operations of all devices together.
+  constexpr std::int64_t flops() const {
     std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += times;
-    });
+    for (const PlanStep& step : main().steps) n += step.flops;
     return n;
   }
-  /// Bytes that one device sends, over all collectives or those of one axis.
-  constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
+  /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.
+  constexpr std::int64_t traffic_bytes() const {
     std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (on(c, axis)) n += c.wire_bytes * times;
-    });
-    return n;
-  }
-  constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
-    });
+    for (const PlanStep& step : main().steps) n += step.bytes;
     return n;
   }
 
  private:
-  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
-    return axis.empty() || c.axes == 1u << mesh.axis_index(axis);
-  }
   struct Occurrence {
     const CollectiveInfo* collective;
     std::int64_t times;
@@ -7097,6 +7019,170 @@ struct Plan {
     }
   }
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/lifetimes.hpp
+
+#ifndef TESSERA_PARTITION_LIFETIMES_HPP
+#define TESSERA_PARTITION_LIFETIMES_HPP
+
+namespace tessera {
+
+/// A block of memory that a plan needs from step `first` to step `last`, both included, and where it lies in the arena.
+struct Lifetime {
+  std::int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+  std::int64_t offset = 0;
+
+  constexpr bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
+};
+
+namespace detail {
+
+inline constexpr std::int64_t arena_alignment = 64;
+
+constexpr std::int64_t arena_bytes(std::int64_t bytes) {
+  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
+
+/// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
+constexpr std::vector<int> by_decreasing_size(const std::vector<Lifetime>& blocks) {
+  const std::size_t n = blocks.size();
+  // With a value: clang can't evaluate libstdc++ 12's constructor that leaves it out.
+  std::vector<int> order(n, 0), merged(n, 0);
+  for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
+  const auto bytes = [&](int i) { return blocks[static_cast<std::size_t>(i)].bytes; };
+  for (std::size_t width = 1; width < n; width *= 2) {
+    for (std::size_t begin = 0; begin < n; begin += 2 * width) {
+      const std::size_t middle = begin + width < n ? begin + width : n;
+      const std::size_t end = middle + width < n ? middle + width : n;
+      std::size_t a = begin, b = middle;
+      for (std::size_t k = begin; k < end; ++k)
+        merged[k] = b == end || (a < middle && bytes(order[a]) >= bytes(order[b])) ? order[a++] : order[b++];
+    }
+    order.swap(merged);
+  }
+  return order;
+}
+
+}  // namespace detail
+
+/// Most bytes alive at one step: no arena can be smaller.
+constexpr std::int64_t max_live_bytes(const std::vector<Lifetime>& blocks) {
+  int steps = 0;
+  for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
+  std::vector<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
+  for (const Lifetime& block : blocks) {
+    change[static_cast<std::size_t>(block.first)] += detail::arena_bytes(block.bytes);
+    change[static_cast<std::size_t>(block.last) + 1] -= detail::arena_bytes(block.bytes);
+  }
+  std::int64_t live = 0, peak = 0;
+  for (std::int64_t bytes : change) {
+    live += bytes;
+    peak = live > peak ? live : peak;
+  }
+  return peak;
+}
+
+/// Gives each block an offset, a multiple of 64, such that blocks alive at the same step never share a byte; returns
+/// the bytes of the arena that holds them all. The largest first, each into the tightest gap that holds it.
+constexpr std::int64_t assign_offsets(std::vector<Lifetime>& blocks) {
+  for (const Lifetime& block : blocks)
+    if (block.bytes < 0 || block.first < 0 || block.last < block.first)
+      fail(errc::graph_invalid, "[plan] lifetime: ", block.bytes, " bytes from step ", block.first, " to ", block.last);
+  std::int64_t peak = 0;
+  std::vector<int> placed;  // ascending offset
+  placed.reserve(blocks.size());
+  for (int index : detail::by_decreasing_size(blocks)) {
+    Lifetime& block = blocks[static_cast<std::size_t>(index)];
+    const std::int64_t bytes = detail::arena_bytes(block.bytes);
+    block.offset = 0;
+    if (bytes == 0) continue;
+    std::int64_t end = 0, best = -1, best_gap = 0;
+    for (int other_index : placed) {
+      const Lifetime& other = blocks[static_cast<std::size_t>(other_index)];
+      if (!block.overlaps(other)) continue;
+      const std::int64_t gap = other.offset - end;
+      if (gap >= bytes && (best < 0 || gap < best_gap)) {
+        best = end;
+        best_gap = gap;
+      }
+      const std::int64_t other_end = other.offset + detail::arena_bytes(other.bytes);
+      end = other_end > end ? other_end : end;
+    }
+    block.offset = best < 0 ? end : best;
+    peak = block.offset + bytes > peak ? block.offset + bytes : peak;
+    std::size_t at = placed.size();
+    placed.push_back(index);
+    for (; at > 0 && blocks[static_cast<std::size_t>(placed[at - 1])].offset > block.offset; --at)
+      placed[at] = placed[at - 1];
+    placed[at] = index;
+  }
+  return peak;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan_memory.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_MEMORY_HPP
+#define TESSERA_PARTITION_PLAN_MEMORY_HPP
+
+namespace tessera {
+
+/// What one device of the mesh holds while a plan runs, in bytes.
+struct PlanMemory {
+  std::int64_t arguments = 0;  ///< of the caller, for as long as it runs
+  std::int64_t results = 0;
+  std::int64_t scratch = 0;  ///< most bytes of intermediates at one step
+  std::int64_t peak = 0;     ///< most bytes of all three at one step, each block rounded up to 64
+};
+
+namespace detail {
+
+constexpr std::int64_t device_scratch(const Plan& plan, int graph);
+
+/// The blocks of one device: intermediates, the scratch of bodies, and for the program itself arguments and results.
+constexpr std::vector<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
+  const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
+  const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
+  std::vector<Lifetime> blocks;
+  for (const PlanValue& value : graph.values) {
+    if (value.role == ValueRole::argument && all) blocks.push_back({value.device_bytes, 0, last, 0});
+    if (value.first_step < 0) continue;
+    if (value.role == ValueRole::output && all) blocks.push_back({value.device_bytes, value.first_step, last, 0});
+    if (value.role == ValueRole::intermediate)
+      blocks.push_back({value.device_bytes, value.first_step, value.last_step, 0});
+  }
+  for (int s = 0; s < static_cast<int>(graph.steps.size()); ++s) {
+    const PlanStep& step = graph.steps[static_cast<std::size_t>(s)];
+    if (step.kind == StepKind::repeat) blocks.push_back({device_scratch(plan, step.body), s, s, 0});
+  }
+  return blocks;
+}
+constexpr std::int64_t device_scratch(const Plan& plan, int graph) {
+  return max_live_bytes(device_blocks(plan, graph, false));
+}
+
+}  // namespace detail
+
+/// What a device holds while a plan runs: the device that holds most, as if arguments were not given up.
+constexpr PlanMemory memory_of(const Plan& plan) {
+  PlanMemory memory;
+  for (const PlanValue& value : plan.main().values) {
+    if (value.role == ValueRole::argument) memory.arguments += value.device_bytes;
+    if (value.role == ValueRole::output) memory.results += value.device_bytes;
+  }
+  memory.scratch = detail::device_scratch(plan, 0);
+  memory.peak = max_live_bytes(detail::device_blocks(plan, 0, true));
+  return memory;
+}
 
 }  // namespace tessera
 
@@ -7123,6 +7209,16 @@ inline std::string grouped(std::int64_t number) {
   return out;
 }
 inline std::string bytes_text(std::int64_t bytes) { return grouped(bytes) + " B"; }
+/// "data,model".
+inline std::string axes_text(const Mesh& mesh, unsigned axes) {
+  std::string text;
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (!(axes >> axis & 1u)) continue;
+    if (!text.empty()) text += ",";
+    text += mesh.axis_name(axis).view();
+  }
+  return text;
+}
 
 /// A plan as text: see explain().
 class PlanText {
@@ -7147,15 +7243,6 @@ class PlanText {
   static std::string at_line(const Source& source) {
     const std::string text = source.text();
     return text.empty() ? text : "  at " + text;
-  }
-  std::string axes_text(unsigned axes) const {
-    std::string text;
-    for (int axis = 0; axis < plan_.mesh.rank(); ++axis) {
-      if (!(axes >> axis & 1u)) continue;
-      if (!text.empty()) text += ",";
-      text += plan_.mesh.axis_name(axis).view();
-    }
-    return text;
   }
   std::string value_text(const GraphPlan& graph, int v) const {
     if (v < 0) return "-";
@@ -7184,8 +7271,8 @@ class PlanText {
   }
 
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
-    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(c.axes), ": ", bytes_text(c.payload_bytes), ", ",
-                        bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
+    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(plan_.mesh, c.axes), ": ",
+                        bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
     if (!c.why.empty()) out_ += concat_text("  (", c.why, c.asked ? ")" : "; nobody asked for it)");
     out_ += "\n";
   }
@@ -7232,32 +7319,15 @@ class PlanText {
     });
     out_ += totals.empty() ? "no communication\n" : "communication of each device\n";
     for (const Total& t : totals)
-      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(t.axes), ": ", bytes_text(t.payload),
-                          ", ", bytes_text(t.wire), " on the wire\n");
+      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan_.mesh, t.axes), ": ",
+                          bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
   }
 
   void add_memory() {
-    const GraphPlan& main = plan_.main();
-    std::int64_t arguments = 0, outputs = 0;
-    std::vector<Lifetime> blocks;
-    for (const PlanValue& value : main.values) {
-      if (value.role == ValueRole::argument) arguments += value.device_bytes;
-      if (value.role == ValueRole::output) outputs += value.device_bytes;
-    }
-    out_ += concat_text("memory of a device: ", bytes_text(arguments), " arguments, ", bytes_text(outputs),
-                        " results, ", bytes_text(scratch(0)), " scratch\n");
-  }
-  /// Most bytes of intermediates that one device holds at once, bodies included.
-  std::int64_t scratch(int g) const {
-    const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
-    std::vector<Lifetime> blocks;
-    for (const PlanValue& value : graph.values)
-      if (value.role == ValueRole::intermediate && value.first_step >= 0)
-        blocks.push_back({value.device_bytes, value.first_step, value.last_step, 0});
-    for (std::size_t s = 0; s < graph.steps.size(); ++s)
-      if (graph.steps[s].kind == StepKind::repeat)
-        blocks.push_back({scratch(graph.steps[s].body), static_cast<int>(s), static_cast<int>(s), 0});
-    return max_live_bytes(blocks);
+    const PlanMemory memory = memory_of(plan_);
+    out_ +=
+        concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
+                    " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
   }
 };
 
@@ -7268,6 +7338,151 @@ class PlanText {
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
 }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/frozen_plan.hpp
+
+#ifndef TESSERA_PARTITION_FROZEN_PLAN_HPP
+#define TESSERA_PARTITION_FROZEN_PLAN_HPP
+
+namespace tessera {
+
+/// A collective of a plan, and how often it runs.
+struct PlannedCollective : CollectiveInfo {
+  std::int64_t times = 1;
+};
+
+/// What a plan communicates, computes and holds, in as much memory as that takes: it can be a constexpr variable, which
+/// a Plan can't.
+template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
+  Mesh mesh{};
+  PlannedCollective collectives[N > 0 ? N : 1]{};
+  std::size_t size = 0;  ///< of the collectives
+  PlanMemory memory{};
+
+  constexpr explicit FrozenPlan(const Plan& plan)
+      : mesh(plan.mesh), memory(tessera::memory_of(plan)), flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
+    plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (size == N) fail(errc::capacity, "[freeze] collectives: the plan has more than ", N);
+      collectives[size++] = {c, times};
+    });
+  }
+  template <std::size_t M>
+  constexpr explicit FrozenPlan(const FrozenPlan<M>& other)
+      : mesh(other.mesh), size(other.size), memory(other.memory), flops_(other.flops()),
+        traffic_(other.traffic_bytes()) {
+    for (std::size_t i = 0; i < size; ++i) collectives[i] = other.collectives[i];
+  }
+
+  constexpr const PlannedCollective* begin() const { return collectives; }
+  constexpr const PlannedCollective* end() const { return collectives + size; }
+  template <class F> constexpr void for_each_collective(F&& f) const {
+    for (const PlannedCollective& c : *this) f(static_cast<const CollectiveInfo&>(c), c.times);
+  }
+  constexpr std::int64_t flops() const { return flops_; }
+  constexpr std::int64_t traffic_bytes() const { return traffic_; }
+
+ private:
+  std::int64_t flops_ = 0, traffic_ = 0;
+};
+
+template <std::size_t N> constexpr PlanMemory memory_of(const FrozenPlan<N>& plan) { return plan.memory; }
+
+namespace detail {
+template <class Make> struct Freeze {
+  static constexpr FrozenPlan<256> roomy{Make{}()};
+  static constexpr FrozenPlan<roomy.size> value{roomy};
+};
+}  // namespace detail
+
+/// A plan as a constant, made once however much is asked of it:
+///
+///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
+///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
+///
+/// `make` captures nothing. Errors: `capacity` for more than 256 collectives, those in bodies of repeats counted once.
+template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>::value; }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan_diff.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_DIFF_HPP
+#define TESSERA_PARTITION_PLAN_DIFF_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Two plans, line by line.
+class PlanDiff {
+ public:
+  PlanDiff(const Plan& before, const Plan& after) : before_(lines(before)), after_(lines(after)) {
+    if (!(before.mesh == after.mesh)) out_ += concat_text("- ", before.mesh.text(), "\n+ ", after.mesh.text(), "\n");
+    add_lines();
+    add_total("on the wire of a device", before.wire_bytes(), after.wire_bytes(), " B");
+    add_total("peak memory of a device", memory_of(before).peak, memory_of(after).peak, " B");
+    add_total("read and written", before.traffic_bytes(), after.traffic_bytes(), " B");
+    add_total("computed", before.flops(), after.flops(), " flops");
+  }
+  std::string text() { return std::move(out_); }
+
+ private:
+  std::vector<std::string> before_, after_;
+  std::string out_;
+
+  static std::vector<std::string> lines(const Plan& plan) {
+    std::vector<std::string> list;
+    plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == Collective::slice) return;
+      const std::string at = c.source.text();
+      list.push_back(concat_text(times, " ", name_of(c.kind), " over ", axes_text(plan.mesh, c.axes), " of ",
+                                 name_of(c.dtype), ": ", bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes),
+                                 " on the wire", at.empty() ? "" : "  at ", at, "  (", c.why,
+                                 c.asked ? ")\n" : "; nobody asked for it)\n"));
+    });
+    return list;
+  }
+
+  /// What is in both, in the same order, is left out: the longest such list there is.
+  void add_lines() {
+    const std::size_t n = before_.size(), m = after_.size();
+    std::vector<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: of the lines from i and from j on
+    const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return common[i * (m + 1) + j]; };
+    for (std::size_t i = n; i-- > 0;)
+      for (std::size_t j = m; j-- > 0;)
+        at(i, j) = before_[i] == after_[j]        ? at(i + 1, j + 1) + 1
+                   : at(i + 1, j) >= at(i, j + 1) ? at(i + 1, j)
+                                                  : at(i, j + 1);
+    std::size_t i = 0, j = 0;
+    while (i < n || j < m) {
+      if (i < n && j < m && before_[i] == after_[j]) {
+        ++i;
+        ++j;
+      } else if (i < n && (j == m || at(i + 1, j) >= at(i, j + 1))) {
+        out_ += "- " + before_[i++];
+      } else {
+        out_ += "+ " + after_[j++];
+      }
+    }
+  }
+
+  void add_total(const char* what, std::int64_t before, std::int64_t after, const char* unit) {
+    if (before == after) return;
+    out_ += concat_text(what, ": ", grouped(before), unit, " -> ", grouped(after), unit, "\n");
+  }
+};
+
+}  // namespace detail
+
+/// What changes from one plan to another, as text: collectives that are gone (-) or new (+), in the order in which they
+/// run, and totals that differ. Empty when the plans communicate, compute and hold the same.
+inline std::string diff(const Plan& before, const Plan& after) { return detail::PlanDiff(before, after).text(); }
 
 }  // namespace tessera
 
@@ -10403,12 +10618,15 @@ struct PlanOptions {
 
 namespace detail {
 
-[[noreturn]] inline void fail_unasked(const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
+[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
+                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
                                       const Mesh& mesh) {
-  const std::string at = collective.source.text();
+  const Node& made = graph[node];
+  const std::string by = made.source.text(), at = collective.source.text();
   fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes from ", text(from, mesh), " to ", text(to, mesh), at.empty() ? "" : " at ",
-       at);
+       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ",
+       row_of(made.op).name, by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
+       at.empty() ? "" : " for its use at ", at);
 }
 
 /// Lays out the steps of one graph.
@@ -10597,7 +10815,8 @@ class GraphPlanner {
       collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
       collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
       if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
-      if (!collective.asked && options_.forbid_unasked_reshards) fail_unasked(collective, from, target, mesh_);
+      if (!collective.asked && options_.forbid_unasked_reshards)
+        fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
     step.kind = StepKind::reshard;
@@ -10895,6 +11114,20 @@ class GraphPlanner {
 
 }  // namespace detail
 
+/// Throws for the first reshard of a plan that nobody asked for. Errors: `policy`, which names the value, how it lies,
+/// how it is wanted, and the lines.
+inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+    for (const PlanStep& step : plan.graphs[g].steps)
+      for (const CollectiveInfo& collective : step.collectives) {
+        if (collective.asked || step.kind != StepKind::reshard) continue;
+        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
+        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
+        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
+                             plan.mesh);
+      }
+}
+
 }  // namespace tessera
 
 #endif
@@ -10981,42 +11214,102 @@ constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
   return leaf;
 }
 
-/// The plan of a function for arguments of these types, from the shapes and specs of their leaves in the order in which
-/// they are declared. It needs no data, no threads, and nothing to link: it can stand in a static_assert.
-///
-///     static_assert(ts::plan_of<Step, Model, ts::ShardedTensor<float, 2>>(mesh, {...}).count(ts::all_reduce) == 1);
-///
-/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `structure` when the number of leaves differs. In a constant
-/// expression each ends the compilation at the line that holds its message.
-template <class F, class... Args>
-constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves, const PlanOptions& options = {}) {
-  using Trace = Traced<F, Args...>;
-  constexpr ProgramView program = Trace::program();
-  if (static_cast<int>(leaves.size()) != program.argument_count)
-    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ",
-         program.argument_count);
-  std::vector<ArgumentInfo> arguments;
-  arguments.reserve(leaves.size());
-  for (const Abstract& leaf : leaves) {
-    ArgumentInfo info;
-    info.number = leaf.number;
-    info.shape = leaf.shape;
-    PartitionSpec spec = leaf.spec;
-    if (leaf.layers > 0) {
-      info.shape.insert(0, leaf.layers);
-      spec.entries.insert(0, SpecEntry{});
-    }
-    info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
-    arguments.push_back(info);
-  }
-  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(),
-                   static_cast<int>(arguments.size()), options);
+namespace detail {
+
+struct CountLeaves {
+  std::size_t count = 0;
+  constexpr void leaf(auto&) { ++count; }
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class A> constexpr std::size_t leaf_count() {
+  A argument{};
+  CountLeaves counter;
+  for_each_leaf(argument, counter);
+  return counter.count;
 }
 
-/// The same from a function object.
-template <class... Args, class F>
-constexpr Plan plan_of(F, const Mesh& mesh, std::initializer_list<Abstract> leaves, const PlanOptions& options = {}) {
-  return plan_of<F, Args...>(mesh, leaves, options);
+/// The function behind what a caller plans: itself, unless it is compiled.
+template <class F> struct PlannedFunction {
+  using type = F;
+};
+
+}  // namespace detail
+
+/// An argument of type A that is planned for without data: its leaves, in the order in which they are declared.
+template <class A, std::size_t Leaves> struct AbstractArgument {
+  using type = A;
+  Abstract leaves[Leaves];
+};
+
+namespace detail {
+template <class A, std::size_t N, std::size_t... I>
+constexpr AbstractArgument<A, N> abstract_argument(const Abstract (&leaves)[N], std::index_sequence<I...>) {
+  return {{leaves[I]...}};
+}
+}  // namespace detail
+
+/// A tensor to plan for: `ts::abstract<float>({64, 256}, {"data"})`. Their number is the rank.
+template <Element T, std::size_t Rank>
+constexpr auto abstract(const std::int64_t (&shape)[Rank], const PartitionSpec& spec = {}) {
+  Shape extents;
+  for (std::int64_t extent : shape) extents.push_back(extent);
+  return AbstractArgument<ShardedTensor<T, static_cast<int>(Rank)>, 1>{{Abstract(extents, spec)}};
+}
+/// A model to plan for, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`. A Stack's are given
+/// once, by ts::stacked; those of Dims by Abstract::dim, and a Scalar is `{{}}`.
+template <class A, std::size_t N>
+  requires(!Element<A>)
+constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
+  static_assert(detail::leaf_count<A>() == N,
+                "tessera: an abstract argument has one leaf for each tensor, Dim and Scalar of its type, in the order "
+                "in which they are declared; those of a Stack are given once");
+  return detail::abstract_argument<A>(leaves, std::make_index_sequence<N>());
+}
+/// A number that does not change the plan.
+constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}; }
+constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
+
+namespace detail {
+constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
+  ArgumentInfo info;
+  info.number = leaf.number;
+  info.shape = leaf.shape;
+  PartitionSpec spec = leaf.spec;
+  if (leaf.layers > 0) {
+    info.shape.insert(0, leaf.layers);
+    spec.entries.insert(0, SpecEntry{});
+  }
+  info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
+  return info;
+}
+}  // namespace detail
+
+/// The plan of a function for abstract arguments. It needs no data, no threads, and nothing to link: it can stand in a
+/// static_assert, and is the same at run time. `options` may come before the arguments.
+///
+///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
+///                       .count(ts::all_reduce) == 1);
+///
+/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
+/// each ends the compilation at the line that holds its message.
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
+                    const AbstractArgument<Args, Leaves>&... arguments) {
+  using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
+  std::vector<ArgumentInfo> infos;
+  infos.reserve((0 + ... + Leaves));
+  const auto add = [&](const Abstract* leaves, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));
+  };
+  (add(arguments.leaves, Leaves), ...);
+  return make_plan(Trace::program(), TracedUnits<Trace>::views.data(), mesh, infos.data(),
+                   static_cast<int>(infos.size()), options);
+}
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
+  return plan(f, mesh, PlanOptions{}, arguments...);
 }
 
 }  // namespace tessera

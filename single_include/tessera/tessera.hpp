@@ -8432,6 +8432,492 @@ template <ProgramSize Size> struct FrozenProgram {
 
 #endif
 
+// ---- tessera/graph/units.hpp
+
+#ifndef TESSERA_GRAPH_UNITS_HPP
+#define TESSERA_GRAPH_UNITS_HPP
+
+namespace tessera {
+
+/// What runs as one step: a fused group of nodes, or a node of its own.
+/// `attention` has up to three results: see attention_form.hpp.
+enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention };
+inline constexpr int unit_kinds = 8;
+
+/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
+/// iteration space, -1 where the value repeats or, being made, is reduced.
+struct UnitOperand {
+  std::int32_t node = -1;
+  std::int8_t operand = -1;  ///< of a unit of one node: which of its operands this input is
+  std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
+  bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
+  Op reduce_op = Op::sum;
+};
+
+struct Unit {
+  UnitKind kind = UnitKind::fused;
+  std::int32_t root = -1;  ///< the node; of a fused unit, its last member
+  std::int32_t space =
+      -1;  ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
+  std::int32_t kernel = -1;  ///< of a fused unit: its kernel in the program's table
+  std::int32_t addend = -1;  ///< of a contraction: a value of the result's shape that it is added to, its last input
+  std::int32_t first_input = 0, input_count = 0;      ///< values read, in the list of operands
+  std::int32_t first_output = 0, output_count = 0;    ///< values made; of a repeat, its projections by output
+  std::int32_t first_member = 0, member_count = 0;    ///< nodes of a fused unit, in the list of members
+  std::int32_t first_uniform = 0, uniform_count = 0;  ///< host scalars that its kernel takes, in the same list
+  std::uint8_t rank = 0;                              ///< of the iteration space
+  std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
+  std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
+};
+
+/// The units of one graph, in an order in which they can run.
+struct UnitsView {
+  const Unit* units = nullptr;
+  int count = 0;
+  const UnitOperand* operands = nullptr;
+  const std::int32_t* members = nullptr;
+
+  constexpr const Unit& operator[](int u) const { return units[u]; }
+  constexpr const UnitOperand& input(int u, int i) const { return operands[units[u].first_input + i]; }
+  constexpr const UnitOperand& output(int u, int i) const { return operands[units[u].first_output + i]; }
+};
+
+/// Sharding rule of a unit: factors, and the dims they stand behind in each value read and made. A factor that a result
+/// lacks makes that result partial when it is sharded.
+struct UnitRule {
+  InlineVector<FactorKind, 32> kinds;
+  Growable<DimFactors> inputs, outputs;
+};
+
+/// The rule of a unit other than a repeat. Of a fused unit, factor d is dim d of the iteration space; a reduction whose
+/// result later passes read is completed inside the unit, so a sharded row dim costs an all-reduce of row values.
+constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
+  const Unit& unit = units[u];
+  UnitRule rule;
+  rule.inputs.reserve(static_cast<std::size_t>(unit.input_count));
+  rule.outputs.reserve(static_cast<std::size_t>(unit.output_count));
+  if (unit.kind == UnitKind::fused) {
+    for (int d = 0; d < unit.rank; ++d) {
+      bool reduced = false;
+      for (int o = 0; o < unit.output_count; ++o)
+        reduced = reduced || (units.output(u, o).accumulates && units.output(u, o).dim_at[d] < 0);
+      rule.kinds.push_back(reduced ? FactorKind::reduction : FactorKind::pass);
+    }
+    auto dims_of = [&](const UnitOperand& operand) {
+      DimFactors dims;
+      for (int d = 0; d < unit.rank; ++d)
+        if (operand.dim_at[d] >= 0) dims.dims[operand.dim_at[d]].push_back(static_cast<std::int8_t>(d));
+      return dims;
+    };
+    for (int i = 0; i < unit.input_count; ++i) rule.inputs.push_back(dims_of(units.input(u, i)));
+    for (int o = 0; o < unit.output_count; ++o) rule.outputs.push_back(dims_of(units.output(u, o)));
+    return rule;
+  }
+  // A contraction that adds to a value has the sum as its root; its rule is the einsum's.
+  const int node = unit.kind == UnitKind::contraction ? unit.space : unit.root;
+  FactorRule row;
+  row.operands.reserve(graph[node].arity);
+  row_of(graph[node].op).sharding(graph, node, row);
+  rule.kinds = row.kinds;
+  for (int i = 0; i < unit.input_count; ++i) {
+    const int operand = units.input(u, i).operand;
+    rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
+  }
+  if (unit.kind != UnitKind::attention) {
+    rule.outputs.push_back(row.result);
+    return rule;
+  }
+  // Its results have one set of factors, and what any of them sums over is a reduction.
+  for (int o = 0; o < unit.output_count; ++o) {
+    const int result = units.output(u, o).node;
+    FactorRule own;
+    row_of(graph[result].op).sharding(graph, result, own);
+    rule.outputs.push_back(own.result);
+    for (std::size_t f = 0; f < own.kinds.size(); ++f)
+      if (own.kinds[f] == FactorKind::reduction) rule.kinds[f] = FactorKind::reduction;
+  }
+  return rule;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/parts.hpp
+
+#ifndef TESSERA_PARTITION_PARTS_HPP
+#define TESSERA_PARTITION_PARTS_HPP
+
+namespace tessera {
+
+/// Along `axes`, major first, only the first `used` parts of a partial value hold anything.
+struct UsedParts {
+  AxisList axes;
+  std::int32_t used = 1;
+  friend constexpr bool operator==(const UsedParts&, const UsedParts&) = default;
+};
+
+/// Which parts of a partial value hold anything: all, less those of devices that have nothing to sum, as when there are
+/// more devices than rows. Such parts are neither stored nor reduced. Two entries share no axis.
+struct PartList {
+  InlineVector<UsedParts, 2> entries;
+
+  constexpr bool holds(const Mesh& mesh, const Coordinates& at) const {
+    for (const UsedParts& entry : entries) {
+      int index = 0;
+      for (std::uint8_t axis : entry.axes) index = index * mesh.axis_size(axis) + at[axis];
+      if (index >= entry.used) return false;
+    }
+    return true;
+  }
+  /// How many of `all` parts hold something.
+  constexpr std::int64_t count(const Mesh& mesh, std::int64_t all) const {
+    for (const UsedParts& entry : entries) {
+      for (std::uint8_t axis : entry.axes) all /= mesh.axis_size(axis);
+      all *= entry.used;
+    }
+    return all;
+  }
+  /// Parts of what is summed twice, over one list of axes and over another. False: there are more than fit.
+  constexpr bool join(const PartList& other) {
+    if (entries.size() + other.entries.size() > entries.capacity()) return false;
+    for (const UsedParts& entry : other.entries) entries.push_back(entry);
+    return true;
+  }
+  friend constexpr bool operator==(const PartList&, const PartList&) = default;
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_HPP
+
+namespace tessera {
+
+/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has.
+enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice };
+
+inline constexpr Collective all_reduce = Collective::all_reduce;
+inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
+inline constexpr Collective all_gather = Collective::all_gather;
+inline constexpr Collective all_to_all = Collective::all_to_all;
+
+constexpr std::string_view name_of(Collective kind) {
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "slice"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+/// One collective of a plan, as each device takes part in it.
+struct CollectiveInfo {
+  Collective kind = Collective::all_reduce;
+  std::uint16_t axes = 0;  ///< mesh axes it runs over, one bit each
+  DType dtype = DType::f32;
+  std::int64_t payload_bytes = 0;  ///< V: bytes of the value reduced, or of the gathered value, on one device
+  std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
+  Source source{};                 ///< the line whose value is communicated
+  std::string_view why;            ///< what asked for it
+  bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
+};
+
+/// What a value of a plan is stored in.
+enum class ValueRole : std::uint8_t {
+  argument,      ///< the caller's; of a body, bound for every layer
+  intermediate,  ///< a block of the arena
+  output,        ///< made by a step of this plan straight into a result; of a body, bound for every layer
+  view,          ///< the elements of another value under other dims
+  host,          ///< a host scalar that a repeat takes as a tensor
+};
+
+/// A value of a plan: a node of the graph under one sharding. A resharded node is another value.
+struct PlanValue {
+  std::int32_t node = -1;
+  DType dtype = DType::f32;
+  ValueRole role = ValueRole::intermediate;
+  bool stacked = false;  ///< dim 0 counts layers, each stored on its own
+  std::int32_t view_of = -1;
+  Shape shape;  ///< global
+  Sharding sharding;
+  PartList parts;                       ///< of a partial value: which of its parts there are
+  std::int64_t device_bytes = 0;        ///< on the device that holds most
+  std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
+  int first_step = -1, last_step = -1;  ///< when its memory is needed, views of it included
+  std::int64_t offset = 0;              ///< of an intermediate, in the arena
+};
+
+enum class StepKind : std::uint8_t { compute, reshard, repeat };
+
+struct PlanStep {
+  StepKind kind = StepKind::compute;
+  std::int32_t unit = -1;                     ///< of compute and repeat
+  std::vector<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
+  std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
+  /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
+  std::uint16_t added_over = 0;
+  std::vector<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
+  std::int32_t body = -1;                   ///< of a repeat: its graph
+  std::int64_t layers = 1;
+  std::int64_t flops = 0;  ///< of all devices together
+  std::int64_t bytes = 0;  ///< read and written, of all distinct shards
+  Source source{};
+};
+
+/// The plan of one graph.
+struct GraphPlan {
+  std::vector<PlanValue> values;
+  std::vector<PlanStep> steps;
+  std::vector<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
+  std::vector<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
+  std::vector<double> numbers;          ///< by node: host scalars known when planning
+  std::vector<Shape> shapes;            ///< by node
+  std::int64_t arena_bytes = 0;         ///< scratch of this graph, the largest body's included
+  std::int64_t body_offset = 0;         ///< where bodies have their scratch in it
+};
+
+/// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
+template <class Self> struct Communication {
+  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
+  constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += times;
+    });
+    return n;
+  }
+  /// Bytes that one device sends, over all collectives or those of one axis.
+  constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (on(c, axis)) n += c.wire_bytes * times;
+    });
+    return n;
+  }
+  constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
+    });
+    return n;
+  }
+  /// Collectives that nobody asked for: see CollectiveInfo::asked.
+  constexpr std::int64_t unasked_count() const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
+    return n;
+  }
+
+ private:
+  friend Self;
+  constexpr Communication() = default;
+  constexpr const Self& self() const { return static_cast<const Self&>(*this); }
+  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
+    return axis.empty() || c.axes == 1u << self().mesh.axis_index(axis);
+  }
+};
+
+/// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
+struct Plan : Communication<Plan> {
+  Mesh mesh{};
+  std::vector<GraphPlan> graphs;  ///< one for each graph of the program
+
+  constexpr const GraphPlan& main() const { return graphs[0]; }
+
+  /// Calls f(collective, times it runs).
+  template <class F> constexpr void for_each_collective(F&& f) const {
+    std::vector<Occurrence> all;
+    collect(0, 1, all);
+    for (const Occurrence& one : all) f(*one.collective, one.times);
+  }
+  /// Floating point operations of all devices together.
+  constexpr std::int64_t flops() const {
+    std::int64_t n = 0;
+    for (const PlanStep& step : main().steps) n += step.flops;
+    return n;
+  }
+  /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.
+  constexpr std::int64_t traffic_bytes() const {
+    std::int64_t n = 0;
+    for (const PlanStep& step : main().steps) n += step.bytes;
+    return n;
+  }
+
+ private:
+  struct Occurrence {
+    const CollectiveInfo* collective;
+    std::int64_t times;
+  };
+  // Not a template: clang would not instantiate a recursive one in time for a constant expression.
+  constexpr void collect(int graph, std::int64_t times, std::vector<Occurrence>& all) const {
+    for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
+      for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
+      if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);
+    }
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/runtime/communication.hpp
+
+#ifndef TESSERA_RUNTIME_COMMUNICATION_HPP
+#define TESSERA_RUNTIME_COMMUNICATION_HPP
+
+namespace tessera {
+
+/// What a CommunicationScope allows to happen while it lives.
+struct CommunicationLimit {
+  std::int64_t wire_bytes = INT64_MAX;   ///< that a device may send
+  std::int64_t collectives = INT64_MAX;  ///< slices, which move nothing, don't count
+  bool forbid_unasked_reshards = false;
+};
+
+/// Collectives of one kind over the same axes that ran.
+struct CommunicationTotal {
+  Collective kind = Collective::all_reduce;
+  InlineVector<Name, max_axes> axes;
+  std::int64_t count = 0;
+  std::int64_t payload_bytes = 0;
+  std::int64_t wire_bytes = 0;  ///< that each device sends
+};
+
+/// Counts what really runs in this thread while the scope lives: each collective where it is carried out, in programs,
+/// in reshards of tensors and in collectives called as functions. Scopes nest, and all of them count.
+///
+/// With a limit, a program that would communicate more than is left of it does not start.
+/// Errors, of what runs inside: `policy`.
+///
+///     ts::CommunicationScope scope({.wire_bytes = 1 << 20});
+///     step(model, x);
+///     assert(scope.count(ts::all_reduce, "data") == 3);
+class CommunicationScope {
+ public:
+  explicit CommunicationScope(const CommunicationLimit& limit = {},
+                              std::source_location at = std::source_location::current())
+      : limit_(limit), source_(Source::from(at)), outer_(innermost()) {
+    innermost() = this;
+  }
+  CommunicationScope(const CommunicationScope&) = delete;
+  CommunicationScope& operator=(const CommunicationScope&) = delete;
+  ~CommunicationScope() { innermost() = outer_; }
+
+  /// How often a kind of collective ran; over one axis alone when it is named.
+  std::int64_t count(Collective kind, std::string_view axis = {}) const {
+    return total(axis, [&](const CommunicationTotal& t) { return t.kind == kind ? t.count : 0; });
+  }
+  /// Bytes that each device sent.
+  std::int64_t wire_bytes(std::string_view axis = {}) const {
+    return total(axis, [](const CommunicationTotal& t) { return t.wire_bytes; });
+  }
+  std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
+    return total(axis, [&](const CommunicationTotal& t) { return t.kind == kind ? t.payload_bytes : 0; });
+  }
+  /// Bytes that this process read and wrote in memory to carry it out. Replicas are stored once, so it may be less
+  /// than what devices send.
+  std::int64_t copied_bytes() const { return copied_; }
+  const std::vector<CommunicationTotal>& totals() const { return totals_; }
+
+  /// A line for each kind and axes: "2 all_reduce over data: 8192 B, 8192 B on the wire".
+  std::string text() const {
+    std::string out;
+    for (const CommunicationTotal& t : totals_) {
+      std::string axes;
+      for (const Name& name : t.axes) axes += concat_text(axes.empty() ? "" : ",", name.view());
+      out += concat_text(t.count, " ", name_of(t.kind), " over ", axes, ": ", t.payload_bytes, " B, ", t.wire_bytes,
+                         " B on the wire\n");
+    }
+    return out.empty() ? "no communication\n" : out;
+  }
+  void clear() {
+    totals_.clear();
+    copied_ = 0;
+  }
+
+  /// The scope that this thread is in; null outside of any. For what carries out collectives.
+  static CommunicationScope*& innermost() {
+    static thread_local CommunicationScope* scope = nullptr;
+    return scope;
+  }
+
+  /// Before something runs: whether it fits every scope. `describe(text)` says what it is.
+  template <class Collectives, class Describe>
+  void permit(const Collectives& collectives, const Describe& describe) const {
+    std::int64_t wire = 0, count = 0, largest_wire = -1;
+    CollectiveInfo largest, unasked;
+    bool is_unasked = false;
+    collectives([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == Collective::slice) return;
+      wire += c.wire_bytes * times;
+      count += times;
+      if (c.wire_bytes * times > largest_wire) {
+        largest_wire = c.wire_bytes * times;
+        largest = c;
+      }
+      if (!c.asked && !is_unasked) unasked = c;
+      is_unasked = is_unasked || !c.asked;
+    });
+    for (const CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) {
+      const CommunicationLimit& limit = scope->limit_;
+      if (is_unasked && limit.forbid_unasked_reshards) describe(unasked);
+      if (wire > limit.wire_bytes - scope->wire_bytes())
+        scope->fail_limit("bytes on the wire", wire, scope->wire_bytes(), limit.wire_bytes, largest);
+      if (count > limit.collectives - scope->collectives())
+        scope->fail_limit("collectives", count, scope->collectives(), limit.collectives, largest);
+    }
+  }
+
+  /// One collective ran.
+  void add(const Mesh& mesh, const CollectiveInfo& collective) {
+    for (CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) scope->add_here(mesh, collective);
+  }
+  void add_copied(std::int64_t bytes) {
+    for (CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) scope->copied_ += bytes;
+  }
+
+ private:
+  CommunicationLimit limit_;
+  Source source_;
+  CommunicationScope* outer_;
+  std::vector<CommunicationTotal> totals_;
+  std::int64_t copied_ = 0;
+
+  template <class Of> std::int64_t total(std::string_view axis, Of of) const {
+    std::int64_t n = 0;
+    for (const CommunicationTotal& t : totals_)
+      if (axis.empty() || (t.axes.size() == 1 && t.axes[0].view() == axis)) n += of(t);
+    return n;
+  }
+  std::int64_t collectives() const {
+    return total({}, [](const CommunicationTotal& t) { return t.kind == Collective::slice ? 0 : t.count; });
+  }
+  void add_here(const Mesh& mesh, const CollectiveInfo& collective) {
+    InlineVector<Name, max_axes> axes;
+    for (int axis = 0; axis < mesh.rank(); ++axis)
+      if (collective.axes >> axis & 1u) axes.push_back(mesh.axis_name(axis));
+    std::size_t t = 0;
+    while (t < totals_.size() && (totals_[t].kind != collective.kind || !(totals_[t].axes == axes))) ++t;
+    if (t == totals_.size()) totals_.push_back({collective.kind, axes, 0, 0, 0});
+    ++totals_[t].count;
+    totals_[t].payload_bytes += collective.payload_bytes;
+    totals_[t].wire_bytes += collective.wire_bytes;
+  }
+  [[noreturn]] void fail_limit(std::string_view what, std::int64_t more, std::int64_t used, std::int64_t allowed,
+                               const CollectiveInfo& largest) const {
+    const std::string at = largest.source.text();
+    fail(errc::policy, "[communication] ", what, ": ", more, " more after ", used, ", the scope at ", source_.text(),
+         " allows ", allowed, "; most of it is ", name_of(largest.kind), " of ", largest.payload_bytes, " bytes",
+         at.empty() ? "" : " at ", at);
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/print.hpp
 
 #ifndef TESSERA_GRAPH_PRINT_HPP
@@ -9957,117 +10443,6 @@ constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = H
 
 #endif
 
-// ---- tessera/graph/units.hpp
-
-#ifndef TESSERA_GRAPH_UNITS_HPP
-#define TESSERA_GRAPH_UNITS_HPP
-
-namespace tessera {
-
-/// What runs as one step: a fused group of nodes, or a node of its own.
-/// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention };
-inline constexpr int unit_kinds = 8;
-
-/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
-/// iteration space, -1 where the value repeats or, being made, is reduced.
-struct UnitOperand {
-  std::int32_t node = -1;
-  std::int8_t operand = -1;  ///< of a unit of one node: which of its operands this input is
-  std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
-  bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
-  Op reduce_op = Op::sum;
-};
-
-struct Unit {
-  UnitKind kind = UnitKind::fused;
-  std::int32_t root = -1;  ///< the node; of a fused unit, its last member
-  std::int32_t space =
-      -1;  ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
-  std::int32_t kernel = -1;  ///< of a fused unit: its kernel in the program's table
-  std::int32_t addend = -1;  ///< of a contraction: a value of the result's shape that it is added to, its last input
-  std::int32_t first_input = 0, input_count = 0;      ///< values read, in the list of operands
-  std::int32_t first_output = 0, output_count = 0;    ///< values made; of a repeat, its projections by output
-  std::int32_t first_member = 0, member_count = 0;    ///< nodes of a fused unit, in the list of members
-  std::int32_t first_uniform = 0, uniform_count = 0;  ///< host scalars that its kernel takes, in the same list
-  std::uint8_t rank = 0;                              ///< of the iteration space
-  std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
-  std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
-};
-
-/// The units of one graph, in an order in which they can run.
-struct UnitsView {
-  const Unit* units = nullptr;
-  int count = 0;
-  const UnitOperand* operands = nullptr;
-  const std::int32_t* members = nullptr;
-
-  constexpr const Unit& operator[](int u) const { return units[u]; }
-  constexpr const UnitOperand& input(int u, int i) const { return operands[units[u].first_input + i]; }
-  constexpr const UnitOperand& output(int u, int i) const { return operands[units[u].first_output + i]; }
-};
-
-/// Sharding rule of a unit: factors, and the dims they stand behind in each value read and made. A factor that a result
-/// lacks makes that result partial when it is sharded.
-struct UnitRule {
-  InlineVector<FactorKind, 32> kinds;
-  Growable<DimFactors> inputs, outputs;
-};
-
-/// The rule of a unit other than a repeat. Of a fused unit, factor d is dim d of the iteration space; a reduction whose
-/// result later passes read is completed inside the unit, so a sharded row dim costs an all-reduce of row values.
-constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
-  const Unit& unit = units[u];
-  UnitRule rule;
-  rule.inputs.reserve(static_cast<std::size_t>(unit.input_count));
-  rule.outputs.reserve(static_cast<std::size_t>(unit.output_count));
-  if (unit.kind == UnitKind::fused) {
-    for (int d = 0; d < unit.rank; ++d) {
-      bool reduced = false;
-      for (int o = 0; o < unit.output_count; ++o)
-        reduced = reduced || (units.output(u, o).accumulates && units.output(u, o).dim_at[d] < 0);
-      rule.kinds.push_back(reduced ? FactorKind::reduction : FactorKind::pass);
-    }
-    auto dims_of = [&](const UnitOperand& operand) {
-      DimFactors dims;
-      for (int d = 0; d < unit.rank; ++d)
-        if (operand.dim_at[d] >= 0) dims.dims[operand.dim_at[d]].push_back(static_cast<std::int8_t>(d));
-      return dims;
-    };
-    for (int i = 0; i < unit.input_count; ++i) rule.inputs.push_back(dims_of(units.input(u, i)));
-    for (int o = 0; o < unit.output_count; ++o) rule.outputs.push_back(dims_of(units.output(u, o)));
-    return rule;
-  }
-  // A contraction that adds to a value has the sum as its root; its rule is the einsum's.
-  const int node = unit.kind == UnitKind::contraction ? unit.space : unit.root;
-  FactorRule row;
-  row.operands.reserve(graph[node].arity);
-  row_of(graph[node].op).sharding(graph, node, row);
-  rule.kinds = row.kinds;
-  for (int i = 0; i < unit.input_count; ++i) {
-    const int operand = units.input(u, i).operand;
-    rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
-  }
-  if (unit.kind != UnitKind::attention) {
-    rule.outputs.push_back(row.result);
-    return rule;
-  }
-  // Its results have one set of factors, and what any of them sums over is a reduction.
-  for (int o = 0; o < unit.output_count; ++o) {
-    const int result = units.output(u, o).node;
-    FactorRule own;
-    row_of(graph[result].op).sharding(graph, result, own);
-    rule.outputs.push_back(own.result);
-    for (std::size_t f = 0; f < own.kinds.size(); ++f)
-      if (own.kinds[f] == FactorKind::reduction) rule.kinds[f] = FactorKind::reduction;
-  }
-  return rule;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/partition/lifetimes.hpp
 
 #ifndef TESSERA_PARTITION_LIFETIMES_HPP
@@ -10173,193 +10548,60 @@ constexpr std::int64_t assign_offsets(std::vector<Lifetime>& blocks) {
 
 #endif
 
-// ---- tessera/partition/parts.hpp
+// ---- tessera/partition/plan_memory.hpp
 
-#ifndef TESSERA_PARTITION_PARTS_HPP
-#define TESSERA_PARTITION_PARTS_HPP
-
-namespace tessera {
-
-/// Along `axes`, major first, only the first `used` parts of a partial value hold anything.
-struct UsedParts {
-  AxisList axes;
-  std::int32_t used = 1;
-  friend constexpr bool operator==(const UsedParts&, const UsedParts&) = default;
-};
-
-/// Which parts of a partial value hold anything: all, less those of devices that have nothing to sum, as when there are
-/// more devices than rows. Such parts are neither stored nor reduced. Two entries share no axis.
-struct PartList {
-  InlineVector<UsedParts, 2> entries;
-
-  constexpr bool holds(const Mesh& mesh, const Coordinates& at) const {
-    for (const UsedParts& entry : entries) {
-      int index = 0;
-      for (std::uint8_t axis : entry.axes) index = index * mesh.axis_size(axis) + at[axis];
-      if (index >= entry.used) return false;
-    }
-    return true;
-  }
-  /// How many of `all` parts hold something.
-  constexpr std::int64_t count(const Mesh& mesh, std::int64_t all) const {
-    for (const UsedParts& entry : entries) {
-      for (std::uint8_t axis : entry.axes) all /= mesh.axis_size(axis);
-      all *= entry.used;
-    }
-    return all;
-  }
-  /// Parts of what is summed twice, over one list of axes and over another. False: there are more than fit.
-  constexpr bool join(const PartList& other) {
-    if (entries.size() + other.entries.size() > entries.capacity()) return false;
-    for (const UsedParts& entry : other.entries) entries.push_back(entry);
-    return true;
-  }
-  friend constexpr bool operator==(const PartList&, const PartList&) = default;
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/plan.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_HPP
-#define TESSERA_PARTITION_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_MEMORY_HPP
+#define TESSERA_PARTITION_PLAN_MEMORY_HPP
 
 namespace tessera {
 
-/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has.
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice };
+/// What one device of the mesh holds while a plan runs, in bytes.
+struct PlanMemory {
+  std::int64_t arguments = 0;  ///< of the caller, for as long as it runs
+  std::int64_t results = 0;
+  std::int64_t scratch = 0;  ///< most bytes of intermediates at one step
+  std::int64_t peak = 0;     ///< most bytes of all three at one step, each block rounded up to 64
+};
 
-inline constexpr Collective all_reduce = Collective::all_reduce;
-inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
-inline constexpr Collective all_gather = Collective::all_gather;
-inline constexpr Collective all_to_all = Collective::all_to_all;
+namespace detail {
 
-constexpr std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "slice"};
-  return names[static_cast<std::size_t>(kind)];
+constexpr std::int64_t device_scratch(const Plan& plan, int graph);
+
+/// The blocks of one device: intermediates, the scratch of bodies, and for the program itself arguments and results.
+constexpr std::vector<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
+  const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
+  const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
+  std::vector<Lifetime> blocks;
+  for (const PlanValue& value : graph.values) {
+    if (value.role == ValueRole::argument && all) blocks.push_back({value.device_bytes, 0, last, 0});
+    if (value.first_step < 0) continue;
+    if (value.role == ValueRole::output && all) blocks.push_back({value.device_bytes, value.first_step, last, 0});
+    if (value.role == ValueRole::intermediate)
+      blocks.push_back({value.device_bytes, value.first_step, value.last_step, 0});
+  }
+  for (int s = 0; s < static_cast<int>(graph.steps.size()); ++s) {
+    const PlanStep& step = graph.steps[static_cast<std::size_t>(s)];
+    if (step.kind == StepKind::repeat) blocks.push_back({device_scratch(plan, step.body), s, s, 0});
+  }
+  return blocks;
+}
+constexpr std::int64_t device_scratch(const Plan& plan, int graph) {
+  return max_live_bytes(device_blocks(plan, graph, false));
 }
 
-/// One collective of a plan, as each device takes part in it.
-struct CollectiveInfo {
-  Collective kind = Collective::all_reduce;
-  std::uint16_t axes = 0;  ///< mesh axes it runs over, one bit each
-  DType dtype = DType::f32;
-  std::int64_t payload_bytes = 0;  ///< V: bytes of the value reduced, or of the gathered value, on one device
-  std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
-  Source source{};                 ///< the line whose value is communicated
-  std::string_view why;            ///< what asked for it
-  bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
-};
+}  // namespace detail
 
-/// What a value of a plan is stored in.
-enum class ValueRole : std::uint8_t {
-  argument,      ///< the caller's; of a body, bound for every layer
-  intermediate,  ///< a block of the arena
-  output,        ///< made by a step of this plan straight into a result; of a body, bound for every layer
-  view,          ///< the elements of another value under other dims
-  host,          ///< a host scalar that a repeat takes as a tensor
-};
-
-/// A value of a plan: a node of the graph under one sharding. A resharded node is another value.
-struct PlanValue {
-  std::int32_t node = -1;
-  DType dtype = DType::f32;
-  ValueRole role = ValueRole::intermediate;
-  bool stacked = false;  ///< dim 0 counts layers, each stored on its own
-  std::int32_t view_of = -1;
-  Shape shape;  ///< global
-  Sharding sharding;
-  PartList parts;                       ///< of a partial value: which of its parts there are
-  std::int64_t device_bytes = 0;        ///< on the device that holds most
-  std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
-  int first_step = -1, last_step = -1;  ///< when its memory is needed, views of it included
-  std::int64_t offset = 0;              ///< of an intermediate, in the arena
-};
-
-enum class StepKind : std::uint8_t { compute, reshard, repeat };
-
-struct PlanStep {
-  StepKind kind = StepKind::compute;
-  std::int32_t unit = -1;                     ///< of compute and repeat
-  std::vector<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
-  std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
-  /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
-  std::uint16_t added_over = 0;
-  std::vector<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                   ///< of a repeat: its graph
-  std::int64_t layers = 1;
-  std::int64_t flops = 0;  ///< of all devices together
-  std::int64_t bytes = 0;  ///< read and written, of all distinct shards
-  Source source{};
-};
-
-/// The plan of one graph.
-struct GraphPlan {
-  std::vector<PlanValue> values;
-  std::vector<PlanStep> steps;
-  std::vector<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
-  std::vector<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  std::vector<double> numbers;          ///< by node: host scalars known when planning
-  std::vector<Shape> shapes;            ///< by node
-  std::int64_t arena_bytes = 0;         ///< scratch of this graph, the largest body's included
-  std::int64_t body_offset = 0;         ///< where bodies have their scratch in it
-};
-
-/// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
-struct Plan {
-  Mesh mesh{};
-  std::vector<GraphPlan> graphs;  ///< one for each graph of the program
-
-  constexpr const GraphPlan& main() const { return graphs[0]; }
-
-  /// Calls f(collective, times it runs).
-  template <class F> constexpr void for_each_collective(F&& f) const {
-    std::vector<Occurrence> all;
-    collect(0, 1, all);
-    for (const Occurrence& one : all) f(*one.collective, one.times);
+/// What a device holds while a plan runs: the device that holds most, as if arguments were not given up.
+constexpr PlanMemory memory_of(const Plan& plan) {
+  PlanMemory memory;
+  for (const PlanValue& value : plan.main().values) {
+    if (value.role == ValueRole::argument) memory.arguments += value.device_bytes;
+    if (value.role == ValueRole::output) memory.results += value.device_bytes;
   }
-  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
-  constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += times;
-    });
-    return n;
-  }
-  /// Bytes that one device sends, over all collectives or those of one axis.
-  constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (on(c, axis)) n += c.wire_bytes * times;
-    });
-    return n;
-  }
-  constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
-    });
-    return n;
-  }
-
- private:
-  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
-    return axis.empty() || c.axes == 1u << mesh.axis_index(axis);
-  }
-  struct Occurrence {
-    const CollectiveInfo* collective;
-    std::int64_t times;
-  };
-  // Not a template: clang would not instantiate a recursive one in time for a constant expression.
-  constexpr void collect(int graph, std::int64_t times, std::vector<Occurrence>& all) const {
-    for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
-      for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
-      if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);
-    }
-  }
-};
+  memory.scratch = detail::device_scratch(plan, 0);
+  memory.peak = max_live_bytes(detail::device_blocks(plan, 0, true));
+  return memory;
+}
 
 }  // namespace tessera
 
@@ -10386,6 +10628,16 @@ inline std::string grouped(std::int64_t number) {
   return out;
 }
 inline std::string bytes_text(std::int64_t bytes) { return grouped(bytes) + " B"; }
+/// "data,model".
+inline std::string axes_text(const Mesh& mesh, unsigned axes) {
+  std::string text;
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (!(axes >> axis & 1u)) continue;
+    if (!text.empty()) text += ",";
+    text += mesh.axis_name(axis).view();
+  }
+  return text;
+}
 
 /// A plan as text: see explain().
 class PlanText {
@@ -10410,15 +10662,6 @@ class PlanText {
   static std::string at_line(const Source& source) {
     const std::string text = source.text();
     return text.empty() ? text : "  at " + text;
-  }
-  std::string axes_text(unsigned axes) const {
-    std::string text;
-    for (int axis = 0; axis < plan_.mesh.rank(); ++axis) {
-      if (!(axes >> axis & 1u)) continue;
-      if (!text.empty()) text += ",";
-      text += plan_.mesh.axis_name(axis).view();
-    }
-    return text;
   }
   std::string value_text(const GraphPlan& graph, int v) const {
     if (v < 0) return "-";
@@ -10447,8 +10690,8 @@ class PlanText {
   }
 
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
-    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(c.axes), ": ", bytes_text(c.payload_bytes), ", ",
-                        bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
+    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(plan_.mesh, c.axes), ": ",
+                        bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
     if (!c.why.empty()) out_ += concat_text("  (", c.why, c.asked ? ")" : "; nobody asked for it)");
     out_ += "\n";
   }
@@ -10495,32 +10738,15 @@ class PlanText {
     });
     out_ += totals.empty() ? "no communication\n" : "communication of each device\n";
     for (const Total& t : totals)
-      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(t.axes), ": ", bytes_text(t.payload),
-                          ", ", bytes_text(t.wire), " on the wire\n");
+      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan_.mesh, t.axes), ": ",
+                          bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
   }
 
   void add_memory() {
-    const GraphPlan& main = plan_.main();
-    std::int64_t arguments = 0, outputs = 0;
-    std::vector<Lifetime> blocks;
-    for (const PlanValue& value : main.values) {
-      if (value.role == ValueRole::argument) arguments += value.device_bytes;
-      if (value.role == ValueRole::output) outputs += value.device_bytes;
-    }
-    out_ += concat_text("memory of a device: ", bytes_text(arguments), " arguments, ", bytes_text(outputs),
-                        " results, ", bytes_text(scratch(0)), " scratch\n");
-  }
-  /// Most bytes of intermediates that one device holds at once, bodies included.
-  std::int64_t scratch(int g) const {
-    const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
-    std::vector<Lifetime> blocks;
-    for (const PlanValue& value : graph.values)
-      if (value.role == ValueRole::intermediate && value.first_step >= 0)
-        blocks.push_back({value.device_bytes, value.first_step, value.last_step, 0});
-    for (std::size_t s = 0; s < graph.steps.size(); ++s)
-      if (graph.steps[s].kind == StepKind::repeat)
-        blocks.push_back({scratch(graph.steps[s].body), static_cast<int>(s), static_cast<int>(s), 0});
-    return max_live_bytes(blocks);
+    const PlanMemory memory = memory_of(plan_);
+    out_ +=
+        concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
+                    " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
   }
 };
 
@@ -10531,6 +10757,151 @@ class PlanText {
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
 }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/frozen_plan.hpp
+
+#ifndef TESSERA_PARTITION_FROZEN_PLAN_HPP
+#define TESSERA_PARTITION_FROZEN_PLAN_HPP
+
+namespace tessera {
+
+/// A collective of a plan, and how often it runs.
+struct PlannedCollective : CollectiveInfo {
+  std::int64_t times = 1;
+};
+
+/// What a plan communicates, computes and holds, in as much memory as that takes: it can be a constexpr variable, which
+/// a Plan can't.
+template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
+  Mesh mesh{};
+  PlannedCollective collectives[N > 0 ? N : 1]{};
+  std::size_t size = 0;  ///< of the collectives
+  PlanMemory memory{};
+
+  constexpr explicit FrozenPlan(const Plan& plan)
+      : mesh(plan.mesh), memory(tessera::memory_of(plan)), flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
+    plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (size == N) fail(errc::capacity, "[freeze] collectives: the plan has more than ", N);
+      collectives[size++] = {c, times};
+    });
+  }
+  template <std::size_t M>
+  constexpr explicit FrozenPlan(const FrozenPlan<M>& other)
+      : mesh(other.mesh), size(other.size), memory(other.memory), flops_(other.flops()),
+        traffic_(other.traffic_bytes()) {
+    for (std::size_t i = 0; i < size; ++i) collectives[i] = other.collectives[i];
+  }
+
+  constexpr const PlannedCollective* begin() const { return collectives; }
+  constexpr const PlannedCollective* end() const { return collectives + size; }
+  template <class F> constexpr void for_each_collective(F&& f) const {
+    for (const PlannedCollective& c : *this) f(static_cast<const CollectiveInfo&>(c), c.times);
+  }
+  constexpr std::int64_t flops() const { return flops_; }
+  constexpr std::int64_t traffic_bytes() const { return traffic_; }
+
+ private:
+  std::int64_t flops_ = 0, traffic_ = 0;
+};
+
+template <std::size_t N> constexpr PlanMemory memory_of(const FrozenPlan<N>& plan) { return plan.memory; }
+
+namespace detail {
+template <class Make> struct Freeze {
+  static constexpr FrozenPlan<256> roomy{Make{}()};
+  static constexpr FrozenPlan<roomy.size> value{roomy};
+};
+}  // namespace detail
+
+/// A plan as a constant, made once however much is asked of it:
+///
+///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
+///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
+///
+/// `make` captures nothing. Errors: `capacity` for more than 256 collectives, those in bodies of repeats counted once.
+template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>::value; }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan_diff.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_DIFF_HPP
+#define TESSERA_PARTITION_PLAN_DIFF_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Two plans, line by line.
+class PlanDiff {
+ public:
+  PlanDiff(const Plan& before, const Plan& after) : before_(lines(before)), after_(lines(after)) {
+    if (!(before.mesh == after.mesh)) out_ += concat_text("- ", before.mesh.text(), "\n+ ", after.mesh.text(), "\n");
+    add_lines();
+    add_total("on the wire of a device", before.wire_bytes(), after.wire_bytes(), " B");
+    add_total("peak memory of a device", memory_of(before).peak, memory_of(after).peak, " B");
+    add_total("read and written", before.traffic_bytes(), after.traffic_bytes(), " B");
+    add_total("computed", before.flops(), after.flops(), " flops");
+  }
+  std::string text() { return std::move(out_); }
+
+ private:
+  std::vector<std::string> before_, after_;
+  std::string out_;
+
+  static std::vector<std::string> lines(const Plan& plan) {
+    std::vector<std::string> list;
+    plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == Collective::slice) return;
+      const std::string at = c.source.text();
+      list.push_back(concat_text(times, " ", name_of(c.kind), " over ", axes_text(plan.mesh, c.axes), " of ",
+                                 name_of(c.dtype), ": ", bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes),
+                                 " on the wire", at.empty() ? "" : "  at ", at, "  (", c.why,
+                                 c.asked ? ")\n" : "; nobody asked for it)\n"));
+    });
+    return list;
+  }
+
+  /// What is in both, in the same order, is left out: the longest such list there is.
+  void add_lines() {
+    const std::size_t n = before_.size(), m = after_.size();
+    std::vector<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: of the lines from i and from j on
+    const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return common[i * (m + 1) + j]; };
+    for (std::size_t i = n; i-- > 0;)
+      for (std::size_t j = m; j-- > 0;)
+        at(i, j) = before_[i] == after_[j]        ? at(i + 1, j + 1) + 1
+                   : at(i + 1, j) >= at(i, j + 1) ? at(i + 1, j)
+                                                  : at(i, j + 1);
+    std::size_t i = 0, j = 0;
+    while (i < n || j < m) {
+      if (i < n && j < m && before_[i] == after_[j]) {
+        ++i;
+        ++j;
+      } else if (i < n && (j == m || at(i + 1, j) >= at(i, j + 1))) {
+        out_ += "- " + before_[i++];
+      } else {
+        out_ += "+ " + after_[j++];
+      }
+    }
+  }
+
+  void add_total(const char* what, std::int64_t before, std::int64_t after, const char* unit) {
+    if (before == after) return;
+    out_ += concat_text(what, ": ", grouped(before), unit, " -> ", grouped(after), unit, "\n");
+  }
+};
+
+}  // namespace detail
+
+/// What changes from one plan to another, as text: collectives that are gone (-) or new (+), in the order in which they
+/// run, and totals that differ. Empty when the plans communicate, compute and hold the same.
+inline std::string diff(const Plan& before, const Plan& after) { return detail::PlanDiff(before, after).text(); }
 
 }  // namespace tessera
 
@@ -13666,12 +14037,15 @@ struct PlanOptions {
 
 namespace detail {
 
-[[noreturn]] inline void fail_unasked(const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
+[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
+                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
                                       const Mesh& mesh) {
-  const std::string at = collective.source.text();
+  const Node& made = graph[node];
+  const std::string by = made.source.text(), at = collective.source.text();
   fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes from ", text(from, mesh), " to ", text(to, mesh), at.empty() ? "" : " at ",
-       at);
+       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ",
+       row_of(made.op).name, by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
+       at.empty() ? "" : " for its use at ", at);
 }
 
 /// Lays out the steps of one graph.
@@ -13860,7 +14234,8 @@ class GraphPlanner {
       collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
       collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
       if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
-      if (!collective.asked && options_.forbid_unasked_reshards) fail_unasked(collective, from, target, mesh_);
+      if (!collective.asked && options_.forbid_unasked_reshards)
+        fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
     step.kind = StepKind::reshard;
@@ -14158,6 +14533,20 @@ class GraphPlanner {
 
 }  // namespace detail
 
+/// Throws for the first reshard of a plan that nobody asked for. Errors: `policy`, which names the value, how it lies,
+/// how it is wanted, and the lines.
+inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+    for (const PlanStep& step : plan.graphs[g].steps)
+      for (const CollectiveInfo& collective : step.collectives) {
+        if (collective.asked || step.kind != StepKind::reshard) continue;
+        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
+        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
+        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
+                             plan.mesh);
+      }
+}
+
 }  // namespace tessera
 
 #endif
@@ -14244,42 +14633,102 @@ constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
   return leaf;
 }
 
-/// The plan of a function for arguments of these types, from the shapes and specs of their leaves in the order in which
-/// they are declared. It needs no data, no threads, and nothing to link: it can stand in a static_assert.
-///
-///     static_assert(ts::plan_of<Step, Model, ts::ShardedTensor<float, 2>>(mesh, {...}).count(ts::all_reduce) == 1);
-///
-/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `structure` when the number of leaves differs. In a constant
-/// expression each ends the compilation at the line that holds its message.
-template <class F, class... Args>
-constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves, const PlanOptions& options = {}) {
-  using Trace = Traced<F, Args...>;
-  constexpr ProgramView program = Trace::program();
-  if (static_cast<int>(leaves.size()) != program.argument_count)
-    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ",
-         program.argument_count);
-  std::vector<ArgumentInfo> arguments;
-  arguments.reserve(leaves.size());
-  for (const Abstract& leaf : leaves) {
-    ArgumentInfo info;
-    info.number = leaf.number;
-    info.shape = leaf.shape;
-    PartitionSpec spec = leaf.spec;
-    if (leaf.layers > 0) {
-      info.shape.insert(0, leaf.layers);
-      spec.entries.insert(0, SpecEntry{});
-    }
-    info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
-    arguments.push_back(info);
-  }
-  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(),
-                   static_cast<int>(arguments.size()), options);
+namespace detail {
+
+struct CountLeaves {
+  std::size_t count = 0;
+  constexpr void leaf(auto&) { ++count; }
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class A> constexpr std::size_t leaf_count() {
+  A argument{};
+  CountLeaves counter;
+  for_each_leaf(argument, counter);
+  return counter.count;
 }
 
-/// The same from a function object.
-template <class... Args, class F>
-constexpr Plan plan_of(F, const Mesh& mesh, std::initializer_list<Abstract> leaves, const PlanOptions& options = {}) {
-  return plan_of<F, Args...>(mesh, leaves, options);
+/// The function behind what a caller plans: itself, unless it is compiled.
+template <class F> struct PlannedFunction {
+  using type = F;
+};
+
+}  // namespace detail
+
+/// An argument of type A that is planned for without data: its leaves, in the order in which they are declared.
+template <class A, std::size_t Leaves> struct AbstractArgument {
+  using type = A;
+  Abstract leaves[Leaves];
+};
+
+namespace detail {
+template <class A, std::size_t N, std::size_t... I>
+constexpr AbstractArgument<A, N> abstract_argument(const Abstract (&leaves)[N], std::index_sequence<I...>) {
+  return {{leaves[I]...}};
+}
+}  // namespace detail
+
+/// A tensor to plan for: `ts::abstract<float>({64, 256}, {"data"})`. Their number is the rank.
+template <Element T, std::size_t Rank>
+constexpr auto abstract(const std::int64_t (&shape)[Rank], const PartitionSpec& spec = {}) {
+  Shape extents;
+  for (std::int64_t extent : shape) extents.push_back(extent);
+  return AbstractArgument<ShardedTensor<T, static_cast<int>(Rank)>, 1>{{Abstract(extents, spec)}};
+}
+/// A model to plan for, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`. A Stack's are given
+/// once, by ts::stacked; those of Dims by Abstract::dim, and a Scalar is `{{}}`.
+template <class A, std::size_t N>
+  requires(!Element<A>)
+constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
+  static_assert(detail::leaf_count<A>() == N,
+                "tessera: an abstract argument has one leaf for each tensor, Dim and Scalar of its type, in the order "
+                "in which they are declared; those of a Stack are given once");
+  return detail::abstract_argument<A>(leaves, std::make_index_sequence<N>());
+}
+/// A number that does not change the plan.
+constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}; }
+constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
+
+namespace detail {
+constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
+  ArgumentInfo info;
+  info.number = leaf.number;
+  info.shape = leaf.shape;
+  PartitionSpec spec = leaf.spec;
+  if (leaf.layers > 0) {
+    info.shape.insert(0, leaf.layers);
+    spec.entries.insert(0, SpecEntry{});
+  }
+  info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
+  return info;
+}
+}  // namespace detail
+
+/// The plan of a function for abstract arguments. It needs no data, no threads, and nothing to link: it can stand in a
+/// static_assert, and is the same at run time. `options` may come before the arguments.
+///
+///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
+///                       .count(ts::all_reduce) == 1);
+///
+/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
+/// each ends the compilation at the line that holds its message.
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
+                    const AbstractArgument<Args, Leaves>&... arguments) {
+  using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
+  std::vector<ArgumentInfo> infos;
+  infos.reserve((0 + ... + Leaves));
+  const auto add = [&](const Abstract* leaves, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));
+  };
+  (add(arguments.leaves, Leaves), ...);
+  return make_plan(Trace::program(), TracedUnits<Trace>::views.data(), mesh, infos.data(),
+                   static_cast<int>(infos.size()), options);
+}
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
+  return plan(f, mesh, PlanOptions{}, arguments...);
 }
 
 }  // namespace tessera
@@ -19607,7 +20056,8 @@ namespace tessera::runtime {
 class FusedStep final : public PreparedStep, public Epilogue {
  public:
   FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
-      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused) {
+      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
+        mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
     for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
   }
@@ -19677,6 +20127,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
   kernels::ReduceFunction reduce_;
   int rank_;
   FusedPlaces where_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
 
   using Place = FusedPlaces::Place;
@@ -19791,6 +20243,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (fused_.instrs[i].kind != InstrKind::reduce) continue;
       const int r = reduce++;
       if (fused_.instrs[i].phase != phase) continue;
+      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+        scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
       for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
         const Coordinates at = where_.work.coordinates(w);
         if (!first_along_row(at)) continue;
@@ -19883,7 +20337,7 @@ class ReshardStep final : public PreparedStep {
  public:
   ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
       : plan_(layout.value(step.inputs[0]).dtype, layout.value(step.inputs[0]).sharding.reduction, reduce),
-        from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]) {
+        from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]), mesh_(layout.mesh()), step_(step) {
     const Sharding& source = layout.value(step.inputs[0]).sharding;
     const Sharding& target = layout.value(step.outputs[0]).sharding;
     for (int s = 0; s < from_.shards(); ++s)
@@ -19932,6 +20386,10 @@ class ReshardStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
+    if (CommunicationScope* scope = CommunicationScope::innermost()) {
+      for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
+      scope->add_copied(plan_.bytes());
+    }
     plan_.run({reinterpret_cast<void* const*>(&frame.pointers[static_cast<std::size_t>(to_.first)]),
                static_cast<std::size_t>(to_.shards())},
               {reinterpret_cast<const void* const*>(&frame.pointers[static_cast<std::size_t>(from_.first)]),
@@ -19942,6 +20400,8 @@ class ReshardStep final : public PreparedStep {
   ReshardPlan plan_;
   const ValueLayout& from_;
   const ValueLayout& to_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
 
   static bool agree(const Coordinates& a, const Coordinates& b, std::uint16_t axes) {
     for (std::size_t axis = 0; axis < a.size(); ++axis)
@@ -20018,7 +20478,9 @@ class Executable {
   const Plan& plan() const { return plan_; }
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
 
+  /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
   std::vector<Leaf> run(std::span<const Leaf> arguments) {
+    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     const std::lock_guard lock(mutex_);
     if (!arena_) {
       arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
@@ -20059,6 +20521,11 @@ class Executable {
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
   BufferPtr arena_, scratch_;
   std::mutex mutex_;
+
+  void permit(const CommunicationScope& scope) const {
+    scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
+                 [&](const CollectiveInfo&) { forbid_unasked_reshards(plan_, compiled_.program); });
+  }
 
   void prepare(int g) {
     PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
@@ -21459,6 +21926,12 @@ template <class F> class Compiled {
   }
 };
 
+namespace detail {
+template <class F> struct PlannedFunction<Compiled<F>> {
+  using type = F;
+};
+}  // namespace detail
+
 /// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
 /// by the C++ compiler, to record what it computes.
 template <class F> constexpr Compiled<F> compile(F, Here at = Here::current()) {
@@ -21967,6 +22440,198 @@ template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const S
 
 #endif
 
+// ---- tessera/partition/least_cost_path.hpp
+
+#ifndef TESSERA_PARTITION_LEAST_COST_PATH_HPP
+#define TESSERA_PARTITION_LEAST_COST_PATH_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Dijkstra's search over all shardings of a tensor: bytes on the wire first, then the number of collectives.
+class LeastCostPath {
+ public:
+  std::vector<CollectiveInfo> steps;
+
+  LeastCostPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
+      : shape_(shape), dtype_(dtype), mesh_(mesh), to_(to.without_priority()) {
+    reach(from.without_priority(), {}, -1, {});
+    for (;;) {
+      const int at = cheapest();
+      if (at < 0)
+        fail(errc::graph_invalid,
+             "[reshard] path: a value can't become partial, or the shardings have different ranks");
+      if (lies_alike(places_[size(at)].sharding, to_)) {
+        collect(at);
+        return;
+      }
+      places_[size(at)].settled = true;
+      const Sharding here = places_[size(at)].sharding;  // the list of places grows
+      slices(here, at);
+      gathers_and_exchanges(here, at);
+      reductions(here, at);
+      permutations(here, at);
+    }
+  }
+
+ private:
+  struct Cost {
+    std::int64_t bytes = 0;
+    int collectives = 0;
+    friend bool operator<(const Cost& a, const Cost& b) {
+      return a.bytes < b.bytes || (a.bytes == b.bytes && a.collectives < b.collectives);
+    }
+  };
+  struct Place {
+    Sharding sharding;
+    Cost cost;
+    int before = -1;
+    CollectiveInfo step;
+    bool settled = false;
+  };
+  const Shape& shape_;
+  DType dtype_;
+  const Mesh& mesh_;
+  Sharding to_;
+  std::vector<Place> places_;
+
+  static std::size_t size(int i) { return static_cast<std::size_t>(i); }
+  std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, dtype_); }
+
+  int cheapest() const {
+    int best = -1;
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      if (!places_[i].settled && (best < 0 || places_[i].cost < places_[size(best)].cost)) best = static_cast<int>(i);
+    return best;
+  }
+  void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step) {
+    for (Place& place : places_) {
+      if (!lies_alike(place.sharding, sharding)) continue;
+      if (!place.settled && cost < place.cost) {
+        place.cost = cost;
+        place.before = before;
+        place.step = step;
+      }
+      return;
+    }
+    places_.push_back({sharding, cost, before, step, false});
+  }
+  void move(int at, const Sharding& sharding, Collective kind, unsigned axes, std::int64_t payload) {
+    CollectiveInfo made;
+    made.kind = kind;
+    made.axes = static_cast<std::uint16_t>(axes);
+    made.dtype = dtype_;
+    made.payload_bytes = payload;
+    made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
+    Cost cost = places_[size(at)].cost;
+    cost.bytes += made.wire_bytes;
+    // A slice moves nothing, but of two ways that move the same the one without it is plainer.
+    cost.collectives += kind == Collective::slice ? 1 : 1000;
+    reach(sharding, cost, at, made);
+  }
+  void collect(int at) {
+    std::vector<CollectiveInfo> reversed;
+    for (; places_[size(at)].before >= 0; at = places_[size(at)].before) reversed.push_back(places_[size(at)].step);
+    steps.assign(reversed.rbegin(), reversed.rend());
+  }
+
+  void slices(const Sharding& s, int at) {
+    for (int axis = 0; axis < mesh_.rank(); ++axis)
+      for (int d = 0; d < s.rank && !s.uses(axis); ++d) {
+        if (s.dims[d].size() == AxisList::capacity()) continue;
+        Sharding made = s;
+        made.dims[d].push_back(static_cast<std::uint8_t>(axis));
+        move(at, made, Collective::slice, 1u << axis, bytes(made));
+      }
+  }
+  /// The last axes of a dim: to nowhere, or to the end of another dim.
+  void gathers_and_exchanges(const Sharding& s, int at) {
+    for (int d = 0; d < s.rank; ++d) {
+      Sharding made = s;
+      unsigned axes = 0;
+      while (!made.dims[d].empty()) {
+        axes |= 1u << made.dims[d].back();
+        made.dims[d].pop_back();
+        move(at, made, Collective::all_gather, axes, bytes(made));
+        const std::size_t kept = made.dims[d].size(), moved = s.dims[d].size() - kept;
+        for (int to = 0; to < s.rank; ++to) {
+          if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
+          Sharding exchanged = made;
+          for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
+          move(at, exchanged, Collective::all_to_all, axes, bytes(s) * devices_on(mesh_, axes));
+        }
+      }
+    }
+  }
+  void reductions(const Sharding& s, int at) {
+    const unsigned pending = s.unreduced & ~unsigned{to_.unreduced};
+    for (unsigned axes = pending; axes != 0; axes = (axes - 1) & pending) {
+      Sharding made = s;
+      made.unreduced = static_cast<std::uint16_t>(s.unreduced & ~axes);
+      move(at, made, Collective::all_reduce, axes, bytes(s));
+      for (int d = 0; d < s.rank; ++d) scatter(s, made, d, axes, axes, at);
+    }
+  }
+  /// Onto the end of a dim, in every order of the axes.
+  void scatter(const Sharding& s, const Sharding& made, int d, unsigned left, unsigned axes, int at) {
+    if (left == 0) return move(at, made, Collective::reduce_scatter, axes, bytes(s));
+    if (made.dims[d].size() == AxisList::capacity()) return;
+    for (int axis = 0; axis < mesh_.rank(); ++axis) {
+      if (!(left >> axis & 1u)) continue;
+      Sharding next = made;
+      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
+      scatter(s, next, d, left & ~(1u << axis), axes, at);
+    }
+  }
+  /// Every sharding with as many shards of each dim: devices swap what they have.
+  void permutations(const Sharding& s, int at) {
+    Sharding empty = s;
+    for (int d = 0; d < s.rank; ++d) empty.dims[d] = {};
+    permute(s, empty, 0, 1, at);
+  }
+  void permute(const Sharding& s, const Sharding& made, int d, int count, int at) {
+    if (d == s.rank) {
+      if (lies_alike(made, s)) return;
+      unsigned axes = 0;
+      for (int dim = 0; dim < s.rank; ++dim)
+        for (std::size_t i = 0; i < s.dims[dim].size() || i < made.dims[dim].size(); ++i) {
+          const int before = i < s.dims[dim].size() ? s.dims[dim][i] : -1;
+          const int after = i < made.dims[dim].size() ? made.dims[dim][i] : -1;
+          if (before == after) continue;
+          if (before >= 0) axes |= 1u << before;
+          if (after >= 0) axes |= 1u << after;
+        }
+      return move(at, made, Collective::permute, axes, bytes(s));
+    }
+    const int wanted = shard_count(s, mesh_, d);
+    if (count == wanted) permute(s, made, d + 1, 1, at);
+    if (made.dims[d].size() == AxisList::capacity()) return;
+    for (int axis = 0; axis < mesh_.rank(); ++axis) {
+      const int n = mesh_.axis_size(axis);
+      if (made.uses(axis) || n == 1 || wanted % (count * n) != 0) continue;
+      Sharding next = made;
+      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
+      permute(s, next, d, count * n, at);
+    }
+  }
+};
+
+}  // namespace detail
+
+/// The collectives between two shardings that send the fewest bytes there are, and among those the fewest. It looks at
+/// every sharding on the way, so plans, which have to be made in no time, use reshard_path instead; on meshes of more
+/// than three axes, or of tensors of more than four dims, so does this.
+inline std::vector<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh,
+                                                   const Sharding& from, const Sharding& to) {
+  if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
+  return detail::LeastCostPath(shape, dtype, mesh, from, to).steps;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/tensor/reshard.hpp
 
 #ifndef TESSERA_TENSOR_RESHARD_HPP
@@ -21986,16 +22651,35 @@ inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
   runtime::reshard(from.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
 }
 
+/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
+inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
+  CommunicationScope* const scope = CommunicationScope::innermost();
+  if (scope == nullptr) return;
+  std::vector<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), from.mesh(), from.sharding(), to);
+  for (CollectiveInfo& collective : path) {
+    collective.source = Source::from(at);
+    collective.why = "reshard";
+  }
+  scope->permit(
+      [&](auto&& f) {
+        for (const CollectiveInfo& collective : path) f(collective, 1);
+      },
+      [](const CollectiveInfo&) {});
+  for (const CollectiveInfo& collective : path) scope->add(from.mesh(), collective);
+}
+
 }  // namespace detail
 
 /// The same value in another layout, on the same mesh or another. The same layout shares the memory of `x`.
-/// Communication: what the two layouts take; each element is read once and written once a distinct shard.
+/// Communication: the least that takes the one layout to the other. Devices of another mesh are sent what they hold,
+/// which a CommunicationScope does not count.
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
                                std::source_location at = std::source_location::current()) {
   const TensorStorage& from = storage_of(x);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
+  if (from.mesh() == mesh) detail::count_reshard(from, sharding, at);
   const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
   detail::copy_shards(from, *to);
   return tensor_of<T, Rank>(to);

@@ -25,8 +25,8 @@ struct Gradient {
 };
 
 constexpr ts::Plan plan(const ts::PartitionSpec& up, const ts::PartitionSpec& down) {
-  return ts::plan_of<Gradient, Mlp, Matrix, Matrix>(
-      mesh, {{{64, 256}, up}, {{256, 64}, down}, {{32, 64}, {"data"}}, {{32, 64}, {"data"}}});
+  const auto batch = ts::abstract<float>({32, 64}, {"data"});
+  return ts::plan(Gradient{}, mesh, ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}}), batch, batch);
 }
 constexpr ts::PartitionSpec stored = ts::PartitionSpec({"data"}).gathered_on_use();
 
@@ -46,12 +46,10 @@ struct Layer {
   constexpr auto operator()(const auto& x) const { return x + ts::matmul(ts::gelu(ts::matmul(x, up)), down); }
 };
 constexpr std::int64_t reduces(std::int64_t depth) {
-  return ts::plan_of<Gradient, ts::Stack<Layer>, Matrix, Matrix>(mesh,
-                                                                 {ts::stacked(depth, {{64, 256}, {ts::none, "model"}}),
-                                                                  ts::stacked(depth, {{256, 64}, {"model"}}),
-                                                                  {{32, 64}, {"data"}},
-                                                                  {{32, 64}, {"data"}}})
-      .count(ts::all_reduce, "model");
+  const auto layers = ts::abstract<ts::Stack<Layer>>(
+      {ts::stacked(depth, {{64, 256}, {ts::none, "model"}}), ts::stacked(depth, {{256, 64}, {"model"}})});
+  const auto batch = ts::abstract<float>({32, 64}, {"data"});
+  return ts::plan(Gradient{}, mesh, layers, batch, batch).count(ts::all_reduce, "model");
 }
 static_assert(reduces(1) == 2 && reduces(48) == 96);
 

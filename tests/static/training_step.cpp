@@ -131,15 +131,12 @@ constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 constexpr ts::PartitionSpec column{ts::none, "model"}, row{"model", ts::none};
 constexpr ts::Abstract vector({256}), split_vector({1024}, {"model"}), heads = ts::Abstract::dim(8);
 constexpr ts::Abstract in({256, 256}, column), out({256, 256}, row), up({256, 1024}, column), down({1024, 256}, row);
-constexpr ts::Abstract batch({8, 128, 256}, {"data"}), rate({});
 
 constexpr ts::Plan plan() {
-  using Cube = ts::ShardedTensor<float, 3>;
-  return ts::plan_of<LayerStep, Block, Block, Block, Cube, Cube, ts::Scalar>(
-      mesh, {vector,       vector, in,           in,     in,     out,    vector, vector, up,     split_vector, down,
-             vector,       heads,  vector,       vector, in,     in,     in,     out,    vector, vector,       up,
-             split_vector, down,   vector,       heads,  vector, vector, in,     in,     in,     out,          vector,
-             vector,       up,     split_vector, down,   vector, heads,  batch,  batch,  rate});
+  const auto layer =
+      ts::abstract<Block>({vector, vector, in, in, in, out, vector, vector, up, split_vector, down, vector, heads});
+  const auto batch = ts::abstract<float>({8, 128, 256}, {"data"});
+  return ts::plan(LayerStep{}, mesh, layer, layer, layer, batch, batch, ts::abstract(ts::Scalar()));
 }
 // Every gradient and the loss over the batch, but for the two of the first norm. They are reduced over both axes, for
 // nothing else needs the cotangent of its result. Of the stream: attention and MLP forward, MLP backward.

@@ -9,8 +9,8 @@
 #include <tessera/graph/program.hpp>
 #include <tessera/graph/units.hpp>
 #include <tessera/ops/rows.hpp>
-#include <tessera/partition/lifetimes.hpp>
 #include <tessera/partition/plan.hpp>
+#include <tessera/partition/plan_memory.hpp>
 
 namespace tessera {
 
@@ -28,6 +28,16 @@ inline std::string grouped(std::int64_t number) {
   return out;
 }
 inline std::string bytes_text(std::int64_t bytes) { return grouped(bytes) + " B"; }
+/// "data,model".
+inline std::string axes_text(const Mesh& mesh, unsigned axes) {
+  std::string text;
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (!(axes >> axis & 1u)) continue;
+    if (!text.empty()) text += ",";
+    text += mesh.axis_name(axis).view();
+  }
+  return text;
+}
 
 /// A plan as text: see explain().
 class PlanText {
@@ -52,15 +62,6 @@ class PlanText {
   static std::string at_line(const Source& source) {
     const std::string text = source.text();
     return text.empty() ? text : "  at " + text;
-  }
-  std::string axes_text(unsigned axes) const {
-    std::string text;
-    for (int axis = 0; axis < plan_.mesh.rank(); ++axis) {
-      if (!(axes >> axis & 1u)) continue;
-      if (!text.empty()) text += ",";
-      text += plan_.mesh.axis_name(axis).view();
-    }
-    return text;
   }
   std::string value_text(const GraphPlan& graph, int v) const {
     if (v < 0) return "-";
@@ -89,8 +90,8 @@ class PlanText {
   }
 
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
-    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(c.axes), ": ", bytes_text(c.payload_bytes), ", ",
-                        bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
+    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(plan_.mesh, c.axes), ": ",
+                        bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
     if (!c.why.empty()) out_ += concat_text("  (", c.why, c.asked ? ")" : "; nobody asked for it)");
     out_ += "\n";
   }
@@ -137,32 +138,15 @@ class PlanText {
     });
     out_ += totals.empty() ? "no communication\n" : "communication of each device\n";
     for (const Total& t : totals)
-      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(t.axes), ": ", bytes_text(t.payload),
-                          ", ", bytes_text(t.wire), " on the wire\n");
+      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan_.mesh, t.axes), ": ",
+                          bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
   }
 
   void add_memory() {
-    const GraphPlan& main = plan_.main();
-    std::int64_t arguments = 0, outputs = 0;
-    std::vector<Lifetime> blocks;
-    for (const PlanValue& value : main.values) {
-      if (value.role == ValueRole::argument) arguments += value.device_bytes;
-      if (value.role == ValueRole::output) outputs += value.device_bytes;
-    }
-    out_ += concat_text("memory of a device: ", bytes_text(arguments), " arguments, ", bytes_text(outputs),
-                        " results, ", bytes_text(scratch(0)), " scratch\n");
-  }
-  /// Most bytes of intermediates that one device holds at once, bodies included.
-  std::int64_t scratch(int g) const {
-    const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
-    std::vector<Lifetime> blocks;
-    for (const PlanValue& value : graph.values)
-      if (value.role == ValueRole::intermediate && value.first_step >= 0)
-        blocks.push_back({value.device_bytes, value.first_step, value.last_step, 0});
-    for (std::size_t s = 0; s < graph.steps.size(); ++s)
-      if (graph.steps[s].kind == StepKind::repeat)
-        blocks.push_back({scratch(graph.steps[s].body), static_cast<int>(s), static_cast<int>(s), 0});
-    return max_live_bytes(blocks);
+    const PlanMemory memory = memory_of(plan_);
+    out_ +=
+        concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
+                    " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
   }
 };
 

@@ -93,8 +93,49 @@ struct GraphPlan {
   std::int64_t body_offset = 0;         ///< where bodies have their scratch in it
 };
 
+/// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
+template <class Self> struct Communication {
+  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
+  constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += times;
+    });
+    return n;
+  }
+  /// Bytes that one device sends, over all collectives or those of one axis.
+  constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (on(c, axis)) n += c.wire_bytes * times;
+    });
+    return n;
+  }
+  constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
+    });
+    return n;
+  }
+  /// Collectives that nobody asked for: see CollectiveInfo::asked.
+  constexpr std::int64_t unasked_count() const {
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
+    return n;
+  }
+
+ private:
+  friend Self;
+  constexpr Communication() = default;
+  constexpr const Self& self() const { return static_cast<const Self&>(*this); }
+  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
+    return axis.empty() || c.axes == 1u << self().mesh.axis_index(axis);
+  }
+};
+
 /// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
-struct Plan {
+struct Plan : Communication<Plan> {
   Mesh mesh{};
   std::vector<GraphPlan> graphs;  ///< one for each graph of the program
 
@@ -106,34 +147,20 @@ struct Plan {
     collect(0, 1, all);
     for (const Occurrence& one : all) f(*one.collective, one.times);
   }
-  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
-  constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
+  /// Floating point operations of all devices together.
+  constexpr std::int64_t flops() const {
     std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += times;
-    });
+    for (const PlanStep& step : main().steps) n += step.flops;
     return n;
   }
-  /// Bytes that one device sends, over all collectives or those of one axis.
-  constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
+  /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.
+  constexpr std::int64_t traffic_bytes() const {
     std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (on(c, axis)) n += c.wire_bytes * times;
-    });
-    return n;
-  }
-  constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
-    });
+    for (const PlanStep& step : main().steps) n += step.bytes;
     return n;
   }
 
  private:
-  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
-    return axis.empty() || c.axes == 1u << mesh.axis_index(axis);
-  }
   struct Occurrence {
     const CollectiveInfo* collective;
     std::int64_t times;

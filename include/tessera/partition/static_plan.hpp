@@ -1,8 +1,8 @@
 #ifndef TESSERA_PARTITION_STATIC_PLAN_HPP
 #define TESSERA_PARTITION_STATIC_PLAN_HPP
 
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <vector>
 
 #include <tessera/graph/traced_units.hpp>
@@ -32,42 +32,102 @@ constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
   return leaf;
 }
 
-/// The plan of a function for arguments of these types, from the shapes and specs of their leaves in the order in which
-/// they are declared. It needs no data, no threads, and nothing to link: it can stand in a static_assert.
-///
-///     static_assert(ts::plan_of<Step, Model, ts::ShardedTensor<float, 2>>(mesh, {...}).count(ts::all_reduce) == 1);
-///
-/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `structure` when the number of leaves differs. In a constant
-/// expression each ends the compilation at the line that holds its message.
-template <class F, class... Args>
-constexpr Plan plan_of(const Mesh& mesh, std::initializer_list<Abstract> leaves, const PlanOptions& options = {}) {
-  using Trace = Traced<F, Args...>;
-  constexpr ProgramView program = Trace::program();
-  if (static_cast<int>(leaves.size()) != program.argument_count)
-    fail(errc::structure, "[plan] leaves: ", leaves.size(), " are described, the arguments have ",
-         program.argument_count);
-  std::vector<ArgumentInfo> arguments;
-  arguments.reserve(leaves.size());
-  for (const Abstract& leaf : leaves) {
-    ArgumentInfo info;
-    info.number = leaf.number;
-    info.shape = leaf.shape;
-    PartitionSpec spec = leaf.spec;
-    if (leaf.layers > 0) {
-      info.shape.insert(0, leaf.layers);
-      spec.entries.insert(0, SpecEntry{});
-    }
-    info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
-    arguments.push_back(info);
-  }
-  return make_plan(program, TracedUnits<Trace>::views.data(), mesh, arguments.data(),
-                   static_cast<int>(arguments.size()), options);
+namespace detail {
+
+struct CountLeaves {
+  std::size_t count = 0;
+  constexpr void leaf(auto&) { ++count; }
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class A> constexpr std::size_t leaf_count() {
+  A argument{};
+  CountLeaves counter;
+  for_each_leaf(argument, counter);
+  return counter.count;
 }
 
-/// The same from a function object.
-template <class... Args, class F>
-constexpr Plan plan_of(F, const Mesh& mesh, std::initializer_list<Abstract> leaves, const PlanOptions& options = {}) {
-  return plan_of<F, Args...>(mesh, leaves, options);
+/// The function behind what a caller plans: itself, unless it is compiled.
+template <class F> struct PlannedFunction {
+  using type = F;
+};
+
+}  // namespace detail
+
+/// An argument of type A that is planned for without data: its leaves, in the order in which they are declared.
+template <class A, std::size_t Leaves> struct AbstractArgument {
+  using type = A;
+  Abstract leaves[Leaves];
+};
+
+namespace detail {
+template <class A, std::size_t N, std::size_t... I>
+constexpr AbstractArgument<A, N> abstract_argument(const Abstract (&leaves)[N], std::index_sequence<I...>) {
+  return {{leaves[I]...}};
+}
+}  // namespace detail
+
+/// A tensor to plan for: `ts::abstract<float>({64, 256}, {"data"})`. Their number is the rank.
+template <Element T, std::size_t Rank>
+constexpr auto abstract(const std::int64_t (&shape)[Rank], const PartitionSpec& spec = {}) {
+  Shape extents;
+  for (std::int64_t extent : shape) extents.push_back(extent);
+  return AbstractArgument<ShardedTensor<T, static_cast<int>(Rank)>, 1>{{Abstract(extents, spec)}};
+}
+/// A model to plan for, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`. A Stack's are given
+/// once, by ts::stacked; those of Dims by Abstract::dim, and a Scalar is `{{}}`.
+template <class A, std::size_t N>
+  requires(!Element<A>)
+constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
+  static_assert(detail::leaf_count<A>() == N,
+                "tessera: an abstract argument has one leaf for each tensor, Dim and Scalar of its type, in the order "
+                "in which they are declared; those of a Stack are given once");
+  return detail::abstract_argument<A>(leaves, std::make_index_sequence<N>());
+}
+/// A number that does not change the plan.
+constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}; }
+constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
+
+namespace detail {
+constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
+  ArgumentInfo info;
+  info.number = leaf.number;
+  info.shape = leaf.shape;
+  PartitionSpec spec = leaf.spec;
+  if (leaf.layers > 0) {
+    info.shape.insert(0, leaf.layers);
+    spec.entries.insert(0, SpecEntry{});
+  }
+  info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
+  return info;
+}
+}  // namespace detail
+
+/// The plan of a function for abstract arguments. It needs no data, no threads, and nothing to link: it can stand in a
+/// static_assert, and is the same at run time. `options` may come before the arguments.
+///
+///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
+///                       .count(ts::all_reduce) == 1);
+///
+/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
+/// each ends the compilation at the line that holds its message.
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
+                    const AbstractArgument<Args, Leaves>&... arguments) {
+  using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
+  std::vector<ArgumentInfo> infos;
+  infos.reserve((0 + ... + Leaves));
+  const auto add = [&](const Abstract* leaves, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));
+  };
+  (add(arguments.leaves, Leaves), ...);
+  return make_plan(Trace::program(), TracedUnits<Trace>::views.data(), mesh, infos.data(),
+                   static_cast<int>(infos.size()), options);
+}
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
+  return plan(f, mesh, PlanOptions{}, arguments...);
 }
 
 }  // namespace tessera

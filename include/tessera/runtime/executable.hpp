@@ -10,6 +10,7 @@
 
 #include <tessera/graph/fused.hpp>
 #include <tessera/partition/make_plan.hpp>
+#include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/fused_step.hpp>
 #include <tessera/runtime/prepared_graph.hpp>
 #include <tessera/runtime/reshard_step.hpp>
@@ -70,7 +71,9 @@ class Executable {
   const Plan& plan() const { return plan_; }
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
 
+  /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
   std::vector<Leaf> run(std::span<const Leaf> arguments) {
+    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     const std::lock_guard lock(mutex_);
     if (!arena_) {
       arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
@@ -111,6 +114,11 @@ class Executable {
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
   BufferPtr arena_, scratch_;
   std::mutex mutex_;
+
+  void permit(const CommunicationScope& scope) const {
+    scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
+                 [&](const CollectiveInfo&) { forbid_unasked_reshards(plan_, compiled_.program); });
+  }
 
   void prepare(int g) {
     PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/graph/fused.hpp>
+#include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/fused_places.hpp>
 #include <tessera/runtime/team.hpp>
@@ -21,7 +22,8 @@ namespace tessera::runtime {
 class FusedStep final : public PreparedStep, public Epilogue {
  public:
   FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
-      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused) {
+      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
+        mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
     for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
   }
@@ -91,6 +93,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
   kernels::ReduceFunction reduce_;
   int rank_;
   FusedPlaces where_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
 
   using Place = FusedPlaces::Place;
@@ -205,6 +209,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (fused_.instrs[i].kind != InstrKind::reduce) continue;
       const int r = reduce++;
       if (fused_.instrs[i].phase != phase) continue;
+      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+        scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
       for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
         const Coordinates at = where_.work.coordinates(w);
         if (!first_along_row(at)) continue;

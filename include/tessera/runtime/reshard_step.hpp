@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/reshard.hpp>
 
@@ -15,7 +16,7 @@ class ReshardStep final : public PreparedStep {
  public:
   ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
       : plan_(layout.value(step.inputs[0]).dtype, layout.value(step.inputs[0]).sharding.reduction, reduce),
-        from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]) {
+        from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]), mesh_(layout.mesh()), step_(step) {
     const Sharding& source = layout.value(step.inputs[0]).sharding;
     const Sharding& target = layout.value(step.outputs[0]).sharding;
     for (int s = 0; s < from_.shards(); ++s)
@@ -64,6 +65,10 @@ class ReshardStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
+    if (CommunicationScope* scope = CommunicationScope::innermost()) {
+      for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
+      scope->add_copied(plan_.bytes());
+    }
     plan_.run({reinterpret_cast<void* const*>(&frame.pointers[static_cast<std::size_t>(to_.first)]),
                static_cast<std::size_t>(to_.shards())},
               {reinterpret_cast<const void* const*>(&frame.pointers[static_cast<std::size_t>(from_.first)]),
@@ -74,6 +79,8 @@ class ReshardStep final : public PreparedStep {
   ReshardPlan plan_;
   const ValueLayout& from_;
   const ValueLayout& to_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
 
   static bool agree(const Coordinates& a, const Coordinates& b, std::uint16_t axes) {
     for (std::size_t axis = 0; axis < a.size(); ++axis)

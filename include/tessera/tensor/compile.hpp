@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <tessera/partition/plan.hpp>
+#include <tessera/partition/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/program.hpp>
 
@@ -95,6 +96,12 @@ template <class F> class Compiled {
     collect.cursor = collect.leaves.size();
   }
 };
+
+namespace detail {
+template <class F> struct PlannedFunction<Compiled<F>> {
+  using type = F;
+};
+}  // namespace detail
 
 /// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
 /// by the C++ compiler, to record what it computes.

@@ -9,6 +9,8 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/partition/least_cost_path.hpp>
+#include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/reshard.hpp>
 #include <tessera/runtime/storage.hpp>
 #include <tessera/tensor/allocate.hpp>
@@ -28,16 +30,35 @@ inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
   runtime::reshard(from.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
 }
 
+/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
+inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
+  CommunicationScope* const scope = CommunicationScope::innermost();
+  if (scope == nullptr) return;
+  std::vector<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), from.mesh(), from.sharding(), to);
+  for (CollectiveInfo& collective : path) {
+    collective.source = Source::from(at);
+    collective.why = "reshard";
+  }
+  scope->permit(
+      [&](auto&& f) {
+        for (const CollectiveInfo& collective : path) f(collective, 1);
+      },
+      [](const CollectiveInfo&) {});
+  for (const CollectiveInfo& collective : path) scope->add(from.mesh(), collective);
+}
+
 }  // namespace detail
 
 /// The same value in another layout, on the same mesh or another. The same layout shares the memory of `x`.
-/// Communication: what the two layouts take; each element is read once and written once a distinct shard.
+/// Communication: the least that takes the one layout to the other. Devices of another mesh are sent what they hold,
+/// which a CommunicationScope does not count.
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
                                std::source_location at = std::source_location::current()) {
   const TensorStorage& from = storage_of(x);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
+  if (from.mesh() == mesh) detail::count_reshard(from, sharding, at);
   const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
   detail::copy_shards(from, *to);
   return tensor_of<T, Rank>(to);

@@ -12,10 +12,9 @@ struct Layer {
 
 int main() {
   constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
-  using Matrix = ts::ShardedTensor<float, 2>;
   // The dim that the product sums over is split along "model", which costs one all-reduce of each half of the rows.
-  constexpr std::int64_t reduced = ts::plan_of<Layer, Matrix, Matrix, ts::ShardedTensor<float, 1>>(
-                                       mesh, {{{6, 4}, {"data", "model"}}, {{4, 5}, {"model"}}, ts::Abstract({5})})
+  constexpr std::int64_t reduced = ts::plan(Layer{}, mesh, ts::abstract<float>({6, 4}, {"data", "model"}),
+                                            ts::abstract<float>({4, 5}, {"model"}), ts::abstract<float>({5}))
                                        .payload_bytes(ts::all_reduce, "model");
   static_assert(reduced == 3 * 5 * 4);
   std::puts("tessera consumer: ok");

@@ -42,23 +42,12 @@ constexpr ts::Plan plan(const nn::Layout& layout, const Sizes& n) {
   const auto vector = leaf({d}, layout.vector);
   const auto epsilon = ts::Abstract::dim(0);
   using enum nn::Role;
-  return ts::plan_of<Step, Blocks, Tensor3, Tensor3>(layout.mesh, {vector,
-                                                                   vector,
-                                                                   epsilon,
-                                                                   linear_weight(d, 3 * d, column),
-                                                                   linear_bias(3 * d, column),
-                                                                   linear_weight(d, d, row),
-                                                                   linear_bias(d, row),
-                                                                   ts::Abstract::dim(n.heads),
-                                                                   vector,
-                                                                   vector,
-                                                                   epsilon,
-                                                                   linear_weight(d, 4 * d, column),
-                                                                   linear_bias(4 * d, column),
-                                                                   linear_weight(4 * d, d, row),
-                                                                   linear_bias(d, row),
-                                                                   {{n.batch, n.time, d}, layout.batch},
-                                                                   {{n.batch, n.time, d}, layout.batch}});
+  const auto blocks = ts::abstract<Blocks>(
+      {vector, vector, epsilon, linear_weight(d, 3 * d, column), linear_bias(3 * d, column), linear_weight(d, d, row),
+       linear_bias(d, row), ts::Abstract::dim(n.heads), vector, vector, epsilon, linear_weight(d, 4 * d, column),
+       linear_bias(4 * d, column), linear_weight(4 * d, d, row), linear_bias(d, row)});
+  const auto stream = ts::abstract<float>({n.batch, n.time, d}, layout.batch);
+  return ts::plan(Step{}, layout.mesh, blocks, stream, stream);
 }
 
 /// Payloads of a kind of collective, the largest first, each as often as it runs.

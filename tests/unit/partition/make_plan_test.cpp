@@ -93,7 +93,7 @@ TEST(MakePlan, GoldenForwardOfAMegatronMlp) {
             "    all_reduce over model: 4,096 B, 6,144 B on the wire  (partial sum)\n"
             "communication of each device\n"
             "  1 all_reduce over model: 4,096 B, 6,144 B on the wire\n"
-            "memory of a device: 36,864 B arguments, 4,096 B results, 8,192 B scratch\n");
+            "memory of a device: 36,864 B arguments, 4,096 B results, 8,192 B scratch; 45,056 B at most\n");
 }
 
 TEST(MakePlan, StoredWeightsAreGatheredWhereTheyAreUsed) {

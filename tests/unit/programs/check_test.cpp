@@ -299,6 +299,18 @@ class Case {
     return std::clamp(8 * moved / largest(want, 0.1), tolerance(k), 1000 * tolerance(k));
   }
 
+  /// What was carried out, collective by collective, is what the plan says.
+  void expect_ran_as_planned(const ts::CommunicationScope& ran, const ts::Plan& plan) const {
+    for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k) {
+      const auto kind = static_cast<ts::Collective>(k);
+      EXPECT_EQ(ran.count(kind), plan.count(kind)) << ts::name_of(kind) << "\n" << text_;
+      EXPECT_EQ(ran.payload_bytes(kind), plan.payload_bytes(kind)) << ts::name_of(kind) << "\n" << text_;
+    }
+    EXPECT_EQ(ran.wire_bytes(), plan.wire_bytes()) << text_;
+    for (const ts::Axis& axis : plan.mesh.axes())
+      EXPECT_EQ(ran.wire_bytes(axis.name.view()), plan.wire_bytes(axis.name.view())) << text_;
+  }
+
   std::vector<Array> run_on(const ts::Mesh& mesh) {
     text_ = ts::concat_text("case ", seed_, " on ", mesh.text(), "\n");
     std::vector<ts::Leaf> leaves;
@@ -325,7 +337,11 @@ class Case {
       if (std::getenv("TESSERA_CASE") != nullptr) text_ += ts::explain(plan, program_.program, program_.units);
       ts::verify_plan(plan, program_.program, program_.units);
       ts::runtime::Executable executable(program_, std::move(plan));
-      for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
+      {
+        ts::CommunicationScope scope;
+        for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
+        expect_ran_as_planned(scope, executable.plan());
+      }
       if (held) {
         for (std::size_t i = 0; i < leaves.size(); ++i)
           EXPECT_EQ(difference(load(copies[i]), arguments_[i], 0), "") << "argument " << i << " was written to\n"

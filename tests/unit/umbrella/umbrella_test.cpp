@@ -40,8 +40,7 @@ struct Layer {
 };
 
 constexpr ts::Plan plan(const ts::PartitionSpec& weight) {
-  using Matrix = ts::ShardedTensor<float, 2>;
-  return ts::plan_of<Layer, Matrix, Matrix>(mesh, {{{8, 4}, {"data", "model"}}, {{4, 6}, weight}});
+  return ts::plan(Layer{}, mesh, ts::abstract<float>({8, 4}, {"data", "model"}), ts::abstract<float>({4, 6}, weight));
 }
 
 }  // namespace

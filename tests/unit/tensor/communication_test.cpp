@@ -1,0 +1,137 @@
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include "../partition/exhaustive.hpp"
+#include "random_tensor.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/ops/ops.hpp>
+#include <tessera/runtime/communication.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/local_shards.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace ts = tessera;
+using tessera_test::expect_error;
+
+namespace {
+
+constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
+
+ts::ShardedTensor<float, 2> filled(std::int64_t rows, std::int64_t columns, const ts::PartitionSpec& spec) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < rows * columns; ++i) values.push_back(static_cast<float>(i % 7));
+  return ts::shard(values, {rows, columns}, mesh, spec);
+}
+
+TEST(communication, a_scope_counts_what_runs_inside) {
+  const auto x = filled(8, 16, {"data", "model"}), w = filled(16, 4, {"model"});
+  ts::CommunicationScope outer;
+  {
+    ts::CommunicationScope scope;
+    const auto y = ts::eval(ts::matmul(x, w));
+    EXPECT_EQ(scope.count(ts::all_reduce), 1);
+    EXPECT_EQ(scope.count(ts::all_reduce, "model"), 1);
+    EXPECT_EQ(scope.count(ts::all_reduce, "data"), 0);
+    EXPECT_EQ(scope.payload_bytes(ts::all_reduce), 4 * 4 * 4);  // half of the rows
+    EXPECT_EQ(scope.wire_bytes(), 4 * 4 * 4);
+    EXPECT_GT(scope.copied_bytes(), 0);
+    EXPECT_EQ(scope.text(), "1 all_reduce over model: 64 B, 64 B on the wire\n");
+    ts::eval(ts::matmul(x, w));
+    EXPECT_EQ(scope.wire_bytes("model"), 2 * 64);
+    scope.clear();
+    EXPECT_EQ(scope.text(), "no communication\n");
+  }
+  EXPECT_EQ(outer.count(ts::all_reduce), 2);
+  EXPECT_EQ(outer.wire_bytes(), 128);
+}
+
+struct Layer {
+  ts::ShardedTensor<float, 2> up, down;
+  constexpr auto operator()(const auto& x) const { return x + ts::matmul(ts::relu(ts::matmul(x, up)), down); }
+};
+
+TEST(communication, layers_count_as_often_as_they_run) {
+  const ts::Stack<Layer> layers(5, [](int) {
+    return Layer{filled(8, 16, {ts::none, "model"}), filled(16, 8, {"model"})};
+  });
+  constexpr auto run = ts::compile([](auto stack, auto x) { return stack(x); });
+  const auto x = filled(4, 8, {"data"});
+  ts::CommunicationScope scope;
+  run(layers, x);
+  const ts::Plan& plan = run.plan(layers, x);
+  EXPECT_EQ(scope.count(ts::all_reduce, "model"), 5);
+  for (const ts::Collective kind : {ts::all_reduce, ts::reduce_scatter, ts::all_gather, ts::all_to_all})
+    EXPECT_EQ(scope.count(kind), plan.count(kind));
+  EXPECT_EQ(scope.wire_bytes(), plan.wire_bytes());
+}
+
+TEST(communication, a_program_over_budget_does_not_start) {
+  const auto w = filled(16, 4, {"model"});
+  auto x = filled(8, 16, {"data", "model"});
+  constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul(a, b); });
+  ts::CommunicationScope scope({.wire_bytes = 100});
+  product(x, w);
+  expect_error(
+      ts::errc::policy, [&] { product(std::move(x), w); },
+      "[communication] bytes on the wire: 64 more after 64, the scope at communication_test.cpp:", "allows 100",
+      "all_reduce of 64 bytes at communication_test.cpp:");
+  EXPECT_EQ(scope.wire_bytes(), 64);
+  EXPECT_EQ(ts::to_host(x)[3], 3.f) << "an argument that was moved in is given back";
+  {
+    ts::CommunicationScope inner({.collectives = 0});
+    expect_error(
+        ts::errc::policy, [&] { ts::reshard(x, {}); }, "collectives: 2 more after 0", "all_gather");
+    EXPECT_NO_THROW(ts::reshard(filled(4, 4, {}), {"data"}));  // a slice moves nothing
+  }
+  expect_error(
+      ts::errc::policy, [&] { ts::reshard(x, {}); }, "bytes on the wire: 384 more");
+}
+
+TEST(communication, a_policy_forbids_reshards_that_nobody_asked_for) {
+  const auto rows = filled(32, 64, {"data"}), columns = filled(32, 64, {ts::none, "data"});
+  ts::CommunicationScope scope({.forbid_unasked_reshards = true});
+  expect_error(
+      ts::errc::policy, [&] { ts::eval(rows * columns); },
+      "[plan] reshard that nobody asked for: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      "{-,data} to {data,-}");
+  EXPECT_NO_THROW(ts::eval(rows * ts::reshard(columns, {"data"})));
+}
+
+// reshard(a -> b) of random shardings moves no more than an exhaustive search finds to be necessary.
+TEST(communication, a_reshard_moves_the_least_there_is) {
+  std::mt19937 random(11);
+  std::map<std::string, ts::tests::Exhaustive> searches;
+  for (int round = 0; round < 400; ++round) {
+    const ts::Mesh meshes[]{ts::Mesh({{"x", 4}}), ts::Mesh({{"x", 2}, {"y", 4}}), ts::Mesh({{"x", 3}, {"y", 2}}),
+                            ts::Mesh({{"x", 2}, {"y", 2}, {"z", 2}})};
+    const ts::Mesh& on = meshes[random() % 4];
+    const ts::Shape shapes[]{{24, 48}, {7, 12}};
+    const ts::Shape& shape = shapes[random() % 2];
+    const ts::tests::Exhaustive& search =
+        searches.try_emplace(on.text() + ts::text(ts::Box{ts::Shape{0, 0}, shape}), on, shape).first->second;
+    const ts::Sharding from = tessera_test::random_sharding(random, on, 2, false),
+                       to = tessera_test::random_sharding(random, on, 2, false);
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < ts::volume(shape); ++i) values.push_back(static_cast<float>(random() % 1000));
+    const auto x = ts::shard<2>(values, shape, on, ts::spec_of(from, on));
+    ts::CommunicationScope scope;
+    const auto y = ts::reshard(x, ts::spec_of(to, on));
+    ASSERT_EQ(ts::to_host(y), values);
+    const std::vector<std::int64_t> best = search.costs_from(from);
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      if (ts::lies_alike(search.states()[i], to)) {
+        EXPECT_EQ(scope.wire_bytes(), best[i]) << ts::layout_text(x) << " to " << ts::layout_text(y);
+      }
+    }
+  }
+}
+
+}  // namespace

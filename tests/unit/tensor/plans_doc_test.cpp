@@ -1,0 +1,142 @@
+// The examples of docs/spmd.md, section Plans, in its order. The last test compares the two texts.
+
+#include <cassert>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/tessera.hpp>
+
+namespace ts = tessera;
+
+namespace {
+
+struct Mlp {
+  ts::ShardedTensor<float, 2> up, down;
+  constexpr auto operator()(const auto& x) const { return ts::matmul(ts::relu(ts::matmul(x, up)), down); }
+};
+constexpr auto step = ts::compile([](auto model, auto x, auto target) {
+  return ts::value_and_grad([](const auto& m, auto in, auto out) { return ts::mse(m(in), out); })(model, x, target);
+});
+constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
+
+constexpr ts::Plan megatron() {
+  const auto model = ts::abstract<Mlp>({{{64, 256}, {ts::none, "model"}}, {{256, 64}, {"model"}}});
+  const auto batch = ts::abstract<float>({32, 64}, {"data"});
+  return ts::plan(step, mesh, model, batch, batch);
+}
+
+static_assert(megatron().count(ts::all_reduce, "model") == 1);  // the row-parallel product
+static_assert(megatron().wire_bytes("data") < 40'000);          // gradients: a budget in bytes
+
+constexpr auto frozen = ts::freeze([] { return megatron(); });
+static_assert(frozen.memory.peak < 200'000);            // bytes of the device that holds most
+static_assert(frozen.flops() > 5 * 2 * 32 * 64 * 256);  // of all devices
+static_assert(frozen.collectives[0].source.line > 0 && frozen.collectives[0].why == "partial sum");
+
+/// What is written to std::cout while it lives, with lines of files made those of the page.
+class Output {
+ public:
+  Output() : before_(std::cout.rdbuf(text_.rdbuf())) {}
+  ~Output() { std::cout.rdbuf(before_); }
+  std::string text() const {
+    return std::regex_replace(text_.str(), std::regex("plans_doc_test.cpp:\\d+"), "plan.cpp:4");
+  }
+
+ private:
+  std::ostringstream text_;
+  std::streambuf* before_;
+};
+
+}  // namespace
+
+TEST(plans_page, runs) {
+  const auto batch = ts::abstract<float>({32, 64}, {"data"});
+  {
+    Output output;
+    const ts::Plan before = ts::plan(step, mesh, ts::abstract<Mlp>({{{64, 256}}, {{256, 64}}}), batch, batch);
+    std::cout << ts::diff(before, megatron());
+    const std::string text = output.text();
+    EXPECT_EQ(text.substr(0, text.find("peak memory")),
+              R"(+ 1 all_reduce over model of f32: 4,096 B, 6,144 B on the wire  at plan.cpp:4  (partial sum)
+- 1 all_reduce over data of f32: 65,536 B, 65,536 B on the wire  at plan.cpp:4  (partial sum)
+- 1 all_reduce over data of f32: 65,536 B, 65,536 B on the wire  at plan.cpp:4  (partial sum)
++ 1 all_reduce over data of f32: 16,384 B, 16,384 B on the wire  at plan.cpp:4  (partial sum)
++ 1 all_reduce over data of f32: 16,384 B, 16,384 B on the wire  at plan.cpp:4  (partial sum)
+on the wire of a device: 131,076 B -> 38,916 B
+)");
+  }
+
+  const Mlp model{ts::zeros<float>({64, 256}, mesh, {ts::none, "model"}), ts::zeros<float>({256, 64}, mesh, {"model"})};
+  const auto x = ts::ones<float>({32, 64}, mesh, {"data"}), target = x;
+  {
+    Output output;
+    ts::CommunicationScope scope;
+    const auto result = step(model, x, target);
+    assert(scope.count(ts::all_reduce, "model") == 1 && scope.wire_bytes() == megatron().wire_bytes());
+    std::cout << scope.text();
+    EXPECT_EQ(ts::item(std::get<0>(result)), 1.f);
+    EXPECT_EQ(output.text(), R"(1 all_reduce over model: 4096 B, 6144 B on the wire
+3 all_reduce over data: 32772 B, 32772 B on the wire
+)");
+  }
+  EXPECT_EQ(step.plan(model, x, target).wire_bytes(), megatron().wire_bytes());
+
+  const auto over = [&] {
+    ts::CommunicationScope budget({.wire_bytes = 10'000});
+    step(model, x, target);
+  };
+  tessera_test::expect_error(ts::errc::policy, over,
+                             "[communication] bytes on the wire: 38916 more after 0, the scope at plans_doc_test.cpp:",
+                             " allows 10000; most of it is all_reduce of 16384 bytes at plans_doc_test.cpp:");
+
+  const auto unasked = [&] {
+    ts::CommunicationScope scope({.forbid_unasked_reshards = true});
+    constexpr auto product = ts::compile([](auto a, auto b) { return a * b; });
+    product(x, ts::reshard(x, {ts::none, "data"}));
+  };
+  tessera_test::expect_error(
+      ts::errc::policy, unasked,
+      "[plan] reshard that nobody asked for: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      "{-,data} to {data,-} for its use at plans_doc_test.cpp:");
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+/// Without the space that is there for looks.
+std::string squeezed(const std::string& line) {
+  std::string out;
+  for (const char c : line)
+    if (c != ' ') out += c;
+  return out;
+}
+
+}  // namespace
+
+TEST(plans_page, holds_the_lines_of_this_file) {
+  const std::filesystem::path here = __FILE__;
+  std::string code;
+  for (const std::string& line : lines_of(here)) code += squeezed(line) + "\n";
+  bool own = false;
+  int checked = 0;
+  for (const std::string& line : lines_of(here.parent_path() / "../../../docs/spmd.md")) {
+    if (line.starts_with("## ")) own = line == "## Plans";
+    if (!own || !line.starts_with("    ") || line.starts_with("    [")) continue;
+    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in plans_doc_test.cpp: " << line;
+    ++checked;
+  }
+  EXPECT_GT(checked, 30);
+}
