@@ -4358,11 +4358,12 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width");
+  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);
-  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2]) fail_shapes(c, "values have the batch, time and heads of the keys");
+  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
+    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
 }
 
 /// Batch, heads and queries may be split; what a row of scores runs over stays whole. The gradients of keys and values
@@ -4737,111 +4738,80 @@ constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity 
           .flops = flops};
 }
 
-// clang-format off: a table, a row for each operation.
+// A table, a row for each operation.
+// clang-format off
 // In a gradient rule g() is the cotangent, x(i) operand i, y() the result, add(i, v) hands v to operand i.
 inline constexpr RowEntry elementwise_rows[] = {
-    {Op::neg,
-     elementwise(
-         "neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1, [](double a, double) { return -a; })},
-    {Op::abs, elementwise(
-                  "abs", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
-                  [](double a, double) { return a < 0 ? -a : a; })},
-    {Op::exp, elementwise(
-                  "exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
-    {Op::log, elementwise(
-                  "log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
-    {Op::sqrt, elementwise(
-                   "sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
-    {Op::rsqrt,
-     elementwise(
-         "rsqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
-    {Op::tanh, elementwise(
-                   "tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
-    {Op::sigmoid, elementwise(
-                      "sigmoid", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
+    {Op::neg, elementwise("neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1,
+                          [](double a, double) { return -a; })},
+    {Op::abs, elementwise("abs", 1, Linearity::no,
+                          [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
+                          [](double a, double) { return a < 0 ? -a : a; })},
+    {Op::exp, elementwise("exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
+    {Op::log, elementwise("log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
+    {Op::sqrt, elementwise("sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
+    {Op::rsqrt, elementwise("rsqrt", 1, Linearity::no,
+                            [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
+    {Op::tanh, elementwise("tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
+    {Op::sigmoid, elementwise("sigmoid", 1, Linearity::no,
+                              [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
     {Op::relu, elementwise("relu", 1, Linearity::no,
                            [](Gradient& r) {
                              Value x = r.x(0), zero = x.number(0);
                              r.add(0, build::select(build::binary(Op::greater, x, zero), r.g(), zero));
                            })},
-    {Op::gelu, elementwise(
-                   "gelu", 1, Linearity::no,
-                   [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
-                     constexpr double c = 0.79788456080286535588, k = 0.044715;
-                     Value x = r.x(0), x2 = x * x;
-                     Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
-                     Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
-                     r.add(0, r.g() * slope);
-                   },
-                   22)},
-    {Op::silu, elementwise(
-                   "silu", 1, Linearity::no,
-                   [](Gradient& r) {
-                     Value x = r.x(0), s = build::unary(Op::sigmoid, x);
-                     r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
-                   },
-                   17)},
+    {Op::gelu, elementwise("gelu", 1, Linearity::no,
+                           [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
+                             constexpr double c = 0.79788456080286535588, k = 0.044715;
+                             Value x = r.x(0), x2 = x * x;
+                             Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
+                             Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
+                             r.add(0, r.g() * slope);
+                           }, 22)},
+    {Op::silu, elementwise("silu", 1, Linearity::no,
+                           [](Gradient& r) {
+                             Value x = r.x(0), s = build::unary(Op::sigmoid, x);
+                             r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
+                           }, 17)},
     {Op::sign, elementwise("sign", 1, Linearity::no, nullptr)},
     {Op::logical_not, elementwise("not", 1, Linearity::no, nullptr)},
-    {Op::cast, elementwise(
-                   "cast", 1, Linearity::no, [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
-                   [](double a, double) { return a; })},
-    {Op::add, elementwise(
-                  "add", 2, Linearity::jointly,
-                  [](Gradient& r) {
-                    r.add(0, r.g());
-                    r.add(1, r.g());
-                  },
-                  1, [](double a, double b) { return a + b; })},
-    {Op::sub, elementwise(
-                  "sub", 2, Linearity::jointly,
-                  [](Gradient& r) {
-                    r.add(0, r.g());
-                    r.add(1, -r.g());
-                  },
-                  1, [](double a, double b) { return a - b; })},
-    {Op::mul, elementwise(
-                  "mul", 2, Linearity::each,
-                  [](Gradient& r) {
-                    r.add(0, r.g() * r.x(1));
-                    r.add(1, r.g() * r.x(0));
-                  },
-                  1, [](double a, double b) { return a * b; })},
-    {Op::div, elementwise(
-                  "div", 2, Linearity::first,
-                  [](Gradient& r) {
-                    r.add(0, r.g() / r.x(1));
-                    r.add(1, -(r.g() * r.y() / r.x(1)));
-                  },
-                  4, [](double a, double b) { return a / b; })},
-    {Op::pow, elementwise(
-                  "pow", 2, Linearity::no,
-                  [](Gradient& r) {
-                    Value x = r.x(0), p = r.x(1);
-                    r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
-                    if (!r.needs(1)) return;
-                    // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
-                    Value one = x.number(1), zero = x.number(0);
-                    Value positive = build::binary(Op::greater, x, zero);
-                    r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
-                  },
-                  30)},
-    {Op::minimum, elementwise(
-                      "minimum", 2, Linearity::no,
-                      [](Gradient& r) {
-                        Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
-                        r.add(0, build::select(first, r.g(), zero));
-                        r.add(1, build::select(first, zero, r.g()));
-                      },
-                      1, [](double a, double b) { return b < a ? b : a; })},
-    {Op::maximum, elementwise(
-                      "maximum", 2, Linearity::no,
-                      [](Gradient& r) {
-                        Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
-                        r.add(0, build::select(first, r.g(), zero));
-                        r.add(1, build::select(first, zero, r.g()));
-                      },
-                      1, [](double a, double b) { return a < b ? b : a; })},
+    {Op::cast, elementwise("cast", 1, Linearity::no,
+                           [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
+                           [](double a, double) { return a; })},
+    {Op::add, elementwise("add", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, r.g()); }, 1,
+                          [](double a, double b) { return a + b; })},
+    {Op::sub, elementwise("sub", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, -r.g()); }, 1,
+                          [](double a, double b) { return a - b; })},
+    {Op::mul, elementwise("mul", 2, Linearity::each,
+                          [](Gradient& r) { r.add(0, r.g() * r.x(1)); r.add(1, r.g() * r.x(0)); }, 1,
+                          [](double a, double b) { return a * b; })},
+    {Op::div, elementwise("div", 2, Linearity::first,
+                          [](Gradient& r) {
+                            r.add(0, r.g() / r.x(1));
+                            r.add(1, -(r.g() * r.y() / r.x(1)));
+                          }, 4, [](double a, double b) { return a / b; })},
+    {Op::pow, elementwise("pow", 2, Linearity::no,
+                          [](Gradient& r) {
+                            Value x = r.x(0), p = r.x(1);
+                            r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
+                            if (!r.needs(1)) return;
+                            // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
+                            Value one = x.number(1), zero = x.number(0);
+                            Value positive = build::binary(Op::greater, x, zero);
+                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
+                          }, 30)},
+    {Op::minimum, elementwise("minimum", 2, Linearity::no,
+                              [](Gradient& r) {
+                                Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
+                                r.add(0, build::select(first, r.g(), zero));
+                                r.add(1, build::select(first, zero, r.g()));
+                              }, 1, [](double a, double b) { return b < a ? b : a; })},
+    {Op::maximum, elementwise("maximum", 2, Linearity::no,
+                              [](Gradient& r) {
+                                Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
+                                r.add(0, build::select(first, r.g(), zero));
+                                r.add(1, build::select(first, zero, r.g()));
+                              }, 1, [](double a, double b) { return a < b ? b : a; })},
     {Op::equal, elementwise("equal", 2, Linearity::no, nullptr)},
     {Op::not_equal, elementwise("not_equal", 2, Linearity::no, nullptr)},
     {Op::less, elementwise("less", 2, Linearity::no, nullptr)},
@@ -4856,16 +4826,10 @@ inline constexpr RowEntry elementwise_rows[] = {
                                r.add(1, build::select(r.x(0), r.g(), zero));
                                r.add(2, build::select(r.x(0), zero, r.g()));
                              })},
-    {Op::broadcast,
-     {.name = "broadcast",
-      .kind = OpKind::elementwise,
-      .arity = 2,
-      .linear = Linearity::first,
-      .shape = broadcast_shape,
-      .sharding = elementwise_sharding,
-      .gradient = [](Gradient& r) { r.add(0, r.g()); },
-      .flops = 0,
-      .shape_only = 1u << 1}},
+    {Op::broadcast, {.name = "broadcast", .kind = OpKind::elementwise, .arity = 2,
+                     .linear = Linearity::first, .shape = broadcast_shape,
+                     .sharding = elementwise_sharding, .gradient = [](Gradient& r) { r.add(0, r.g()); }, .flops = 0,
+                     .shape_only = 1u << 1}},
 };
 // clang-format on
 

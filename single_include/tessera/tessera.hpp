@@ -2580,11 +2580,12 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width");
+  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);
-  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2]) fail_shapes(c, "values have the batch, time and heads of the keys");
+  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
+    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
 }
 
 /// Batch, heads and queries may be split; what a row of scores runs over stays whole. The gradients of keys and values
@@ -3211,111 +3212,80 @@ constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity 
           .flops = flops};
 }
 
-// clang-format off: a table, a row for each operation.
+// A table, a row for each operation.
+// clang-format off
 // In a gradient rule g() is the cotangent, x(i) operand i, y() the result, add(i, v) hands v to operand i.
 inline constexpr RowEntry elementwise_rows[] = {
-    {Op::neg,
-     elementwise(
-         "neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1, [](double a, double) { return -a; })},
-    {Op::abs, elementwise(
-                  "abs", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
-                  [](double a, double) { return a < 0 ? -a : a; })},
-    {Op::exp, elementwise(
-                  "exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
-    {Op::log, elementwise(
-                  "log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
-    {Op::sqrt, elementwise(
-                   "sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
-    {Op::rsqrt,
-     elementwise(
-         "rsqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
-    {Op::tanh, elementwise(
-                   "tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
-    {Op::sigmoid, elementwise(
-                      "sigmoid", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
+    {Op::neg, elementwise("neg", 1, Linearity::first, [](Gradient& r) { r.add(0, -r.g()); }, 1,
+                          [](double a, double) { return -a; })},
+    {Op::abs, elementwise("abs", 1, Linearity::no,
+                          [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
+                          [](double a, double) { return a < 0 ? -a : a; })},
+    {Op::exp, elementwise("exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
+    {Op::log, elementwise("log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
+    {Op::sqrt, elementwise("sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
+    {Op::rsqrt, elementwise("rsqrt", 1, Linearity::no,
+                            [](Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }, 4)},
+    {Op::tanh, elementwise("tanh", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }, 16)},
+    {Op::sigmoid, elementwise("sigmoid", 1, Linearity::no,
+                              [](Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }, 16)},
     {Op::relu, elementwise("relu", 1, Linearity::no,
                            [](Gradient& r) {
                              Value x = r.x(0), zero = x.number(0);
                              r.add(0, build::select(build::binary(Op::greater, x, zero), r.g(), zero));
                            })},
-    {Op::gelu, elementwise(
-                   "gelu", 1, Linearity::no,
-                   [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
-                     constexpr double c = 0.79788456080286535588, k = 0.044715;
-                     Value x = r.x(0), x2 = x * x;
-                     Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
-                     Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
-                     r.add(0, r.g() * slope);
-                   },
-                   22)},
-    {Op::silu, elementwise(
-                   "silu", 1, Linearity::no,
-                   [](Gradient& r) {
-                     Value x = r.x(0), s = build::unary(Op::sigmoid, x);
-                     r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
-                   },
-                   17)},
+    {Op::gelu, elementwise("gelu", 1, Linearity::no,
+                           [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
+                             constexpr double c = 0.79788456080286535588, k = 0.044715;
+                             Value x = r.x(0), x2 = x * x;
+                             Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
+                             Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
+                             r.add(0, r.g() * slope);
+                           }, 22)},
+    {Op::silu, elementwise("silu", 1, Linearity::no,
+                           [](Gradient& r) {
+                             Value x = r.x(0), s = build::unary(Op::sigmoid, x);
+                             r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
+                           }, 17)},
     {Op::sign, elementwise("sign", 1, Linearity::no, nullptr)},
     {Op::logical_not, elementwise("not", 1, Linearity::no, nullptr)},
-    {Op::cast, elementwise(
-                   "cast", 1, Linearity::no, [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
-                   [](double a, double) { return a; })},
-    {Op::add, elementwise(
-                  "add", 2, Linearity::jointly,
-                  [](Gradient& r) {
-                    r.add(0, r.g());
-                    r.add(1, r.g());
-                  },
-                  1, [](double a, double b) { return a + b; })},
-    {Op::sub, elementwise(
-                  "sub", 2, Linearity::jointly,
-                  [](Gradient& r) {
-                    r.add(0, r.g());
-                    r.add(1, -r.g());
-                  },
-                  1, [](double a, double b) { return a - b; })},
-    {Op::mul, elementwise(
-                  "mul", 2, Linearity::each,
-                  [](Gradient& r) {
-                    r.add(0, r.g() * r.x(1));
-                    r.add(1, r.g() * r.x(0));
-                  },
-                  1, [](double a, double b) { return a * b; })},
-    {Op::div, elementwise(
-                  "div", 2, Linearity::first,
-                  [](Gradient& r) {
-                    r.add(0, r.g() / r.x(1));
-                    r.add(1, -(r.g() * r.y() / r.x(1)));
-                  },
-                  4, [](double a, double b) { return a / b; })},
-    {Op::pow, elementwise(
-                  "pow", 2, Linearity::no,
-                  [](Gradient& r) {
-                    Value x = r.x(0), p = r.x(1);
-                    r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
-                    if (!r.needs(1)) return;
-                    // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
-                    Value one = x.number(1), zero = x.number(0);
-                    Value positive = build::binary(Op::greater, x, zero);
-                    r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
-                  },
-                  30)},
-    {Op::minimum, elementwise(
-                      "minimum", 2, Linearity::no,
-                      [](Gradient& r) {
-                        Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
-                        r.add(0, build::select(first, r.g(), zero));
-                        r.add(1, build::select(first, zero, r.g()));
-                      },
-                      1, [](double a, double b) { return b < a ? b : a; })},
-    {Op::maximum, elementwise(
-                      "maximum", 2, Linearity::no,
-                      [](Gradient& r) {
-                        Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
-                        r.add(0, build::select(first, r.g(), zero));
-                        r.add(1, build::select(first, zero, r.g()));
-                      },
-                      1, [](double a, double b) { return a < b ? b : a; })},
+    {Op::cast, elementwise("cast", 1, Linearity::no,
+                           [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
+                           [](double a, double) { return a; })},
+    {Op::add, elementwise("add", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, r.g()); }, 1,
+                          [](double a, double b) { return a + b; })},
+    {Op::sub, elementwise("sub", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, -r.g()); }, 1,
+                          [](double a, double b) { return a - b; })},
+    {Op::mul, elementwise("mul", 2, Linearity::each,
+                          [](Gradient& r) { r.add(0, r.g() * r.x(1)); r.add(1, r.g() * r.x(0)); }, 1,
+                          [](double a, double b) { return a * b; })},
+    {Op::div, elementwise("div", 2, Linearity::first,
+                          [](Gradient& r) {
+                            r.add(0, r.g() / r.x(1));
+                            r.add(1, -(r.g() * r.y() / r.x(1)));
+                          }, 4, [](double a, double b) { return a / b; })},
+    {Op::pow, elementwise("pow", 2, Linearity::no,
+                          [](Gradient& r) {
+                            Value x = r.x(0), p = r.x(1);
+                            r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
+                            if (!r.needs(1)) return;
+                            // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
+                            Value one = x.number(1), zero = x.number(0);
+                            Value positive = build::binary(Op::greater, x, zero);
+                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
+                          }, 30)},
+    {Op::minimum, elementwise("minimum", 2, Linearity::no,
+                              [](Gradient& r) {
+                                Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
+                                r.add(0, build::select(first, r.g(), zero));
+                                r.add(1, build::select(first, zero, r.g()));
+                              }, 1, [](double a, double b) { return b < a ? b : a; })},
+    {Op::maximum, elementwise("maximum", 2, Linearity::no,
+                              [](Gradient& r) {
+                                Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
+                                r.add(0, build::select(first, r.g(), zero));
+                                r.add(1, build::select(first, zero, r.g()));
+                              }, 1, [](double a, double b) { return a < b ? b : a; })},
     {Op::equal, elementwise("equal", 2, Linearity::no, nullptr)},
     {Op::not_equal, elementwise("not_equal", 2, Linearity::no, nullptr)},
     {Op::less, elementwise("less", 2, Linearity::no, nullptr)},
@@ -3330,16 +3300,10 @@ inline constexpr RowEntry elementwise_rows[] = {
                                r.add(1, build::select(r.x(0), r.g(), zero));
                                r.add(2, build::select(r.x(0), zero, r.g()));
                              })},
-    {Op::broadcast,
-     {.name = "broadcast",
-      .kind = OpKind::elementwise,
-      .arity = 2,
-      .linear = Linearity::first,
-      .shape = broadcast_shape,
-      .sharding = elementwise_sharding,
-      .gradient = [](Gradient& r) { r.add(0, r.g()); },
-      .flops = 0,
-      .shape_only = 1u << 1}},
+    {Op::broadcast, {.name = "broadcast", .kind = OpKind::elementwise, .arity = 2,
+                     .linear = Linearity::first, .shape = broadcast_shape,
+                     .sharding = elementwise_sharding, .gradient = [](Gradient& r) { r.add(0, r.g()); }, .flops = 0,
+                     .shape_only = 1u << 1}},
 };
 // clang-format on
 
@@ -5542,11 +5506,16 @@ inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const
   }
 }
 
-/// Storage with undefined contents.
+/// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
 inline StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
                            const PartitionSpec& spec, std::source_location at) {
   check_shape(op, dtype, shape, rank, at);
-  return StoragePtr(new TensorStorage(mesh, dtype, shape, resolve_at(op, spec, mesh, rank, at)));
+  const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
+  try {
+    return StoragePtr(new TensorStorage(mesh, dtype, shape, sharding));
+  } catch (const error& e) {
+    throw error(e.id(), concat_text(e.what(), ", in ", op, " of ", shape_text(dtype, shape), at_text(at)));
+  }
 }
 
 /// A run of neighbours of one shard, and the indices that they are.
@@ -5779,6 +5748,19 @@ ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const Pa
   return detail::shard_values<T, 3>(values[0][0], N * M * K, detail::shape_from({N, M, K}), mesh, spec, at);
 }
 
+namespace detail {
+
+template <class T, int Rank>
+ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, const Mesh& mesh,
+                              const PartitionSpec& spec, std::source_location at) {
+  const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
+  for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
+                   [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
+  return tensor_of<T, Rank>(storage);
+}
+
+}  // namespace detail
+
 /// A tensor of equal elements. As for `shard`, the rank is that of a shape that is written out, or it is named.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
@@ -5786,10 +5768,7 @@ ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const Pa
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
                             const PartitionSpec& spec = {}, std::source_location at = std::source_location::current()) {
-  const StoragePtr storage = detail::allocate("full", dtype_v<T>, shape, Rank, mesh, spec, at);
-  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
-                           [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
-  return tensor_of<T, Rank>(storage);
+  return detail::filled<T, Rank>("full", shape, value, mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
@@ -5800,23 +5779,23 @@ auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh
 template <Element T, int Rank>
 ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                              std::source_location at = std::source_location::current()) {
-  return full<T, Rank>(shape, T(0), mesh, spec, at);
+  return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
            std::source_location at = std::source_location::current()) {
-  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), T(0), mesh, spec, at);
+  return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                             std::source_location at = std::source_location::current()) {
-  return full<T, Rank>(shape, T(1), mesh, spec, at);
+  return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
           std::source_location at = std::source_location::current()) {
-  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), T(1), mesh, spec, at);
+  return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
 /// start, start + step, start + 2 step, ...: `count` elements. A large index loses digits only where T has none for it.
@@ -21871,7 +21850,11 @@ template <class F> class Compiled {
     } catch (...) {
       detail::RestoreLeaves restore{leaves};
       (give_back<Args>(args, restore), ...);
-      throw;
+      try {
+        throw;
+      } catch (const error& e) {
+        detail::rethrow_with_line(e, in_a_call, source_);
+      }
     }
     return detail::unflatten<typename traced<Args...>::result>(results);
   }
@@ -21894,8 +21877,10 @@ template <class F> class Compiled {
  private:
   Source source_;
 
-  /// The executable for these arguments, and their leaves. A call has no line of its own: errors that come before the
-  /// program is known say where it was compiled.
+  /// A call has no line of its own: errors that know of none say where the function was compiled.
+  static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
+
+  /// The executable for these arguments, and their leaves.
   template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
@@ -21903,7 +21888,7 @@ template <class F> class Compiled {
       leaves = std::move(collect.leaves);
       return detail::executable_for<T>(leaves);
     } catch (const error& e) {
-      detail::rethrow_with_line(e, ", in a call of the function compiled at ", source_);
+      detail::rethrow_with_line(e, in_a_call, source_);
     }
   }
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;

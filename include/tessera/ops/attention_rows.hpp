@@ -17,11 +17,12 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width");
+  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);
-  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2]) fail_shapes(c, "values have the batch, time and heads of the keys");
+  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
+    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
 }
 
 /// Batch, heads and queries may be split; what a row of scores runs over stays whole. The gradients of keys and values

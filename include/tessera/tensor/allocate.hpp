@@ -70,11 +70,16 @@ inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const
   }
 }
 
-/// Storage with undefined contents.
+/// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
 inline StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
                            const PartitionSpec& spec, std::source_location at) {
   check_shape(op, dtype, shape, rank, at);
-  return StoragePtr(new TensorStorage(mesh, dtype, shape, resolve_at(op, spec, mesh, rank, at)));
+  const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
+  try {
+    return StoragePtr(new TensorStorage(mesh, dtype, shape, sharding));
+  } catch (const error& e) {
+    throw error(e.id(), concat_text(e.what(), ", in ", op, " of ", shape_text(dtype, shape), at_text(at)));
+  }
 }
 
 /// A run of neighbours of one shard, and the indices that they are.

@@ -1,6 +1,7 @@
 #ifndef TESSERA_TENSOR_COMPILE_HPP
 #define TESSERA_TENSOR_COMPILE_HPP
 
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -42,7 +43,11 @@ template <class F> class Compiled {
     } catch (...) {
       detail::RestoreLeaves restore{leaves};
       (give_back<Args>(args, restore), ...);
-      throw;
+      try {
+        throw;
+      } catch (const error& e) {
+        detail::rethrow_with_line(e, in_a_call, source_);
+      }
     }
     return detail::unflatten<typename traced<Args...>::result>(results);
   }
@@ -65,8 +70,10 @@ template <class F> class Compiled {
  private:
   Source source_;
 
-  /// The executable for these arguments, and their leaves. A call has no line of its own: errors that come before the
-  /// program is known say where it was compiled.
+  /// A call has no line of its own: errors that know of none say where the function was compiled.
+  static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
+
+  /// The executable for these arguments, and their leaves.
   template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
@@ -74,7 +81,7 @@ template <class F> class Compiled {
       leaves = std::move(collect.leaves);
       return detail::executable_for<T>(leaves);
     } catch (const error& e) {
-      detail::rethrow_with_line(e, ", in a call of the function compiled at ", source_);
+      detail::rethrow_with_line(e, in_a_call, source_);
     }
   }
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;

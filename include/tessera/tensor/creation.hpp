@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <source_location>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -129,6 +130,19 @@ ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const Pa
   return detail::shard_values<T, 3>(values[0][0], N * M * K, detail::shape_from({N, M, K}), mesh, spec, at);
 }
 
+namespace detail {
+
+template <class T, int Rank>
+ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, const Mesh& mesh,
+                              const PartitionSpec& spec, std::source_location at) {
+  const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
+  for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
+                   [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
+  return tensor_of<T, Rank>(storage);
+}
+
+}  // namespace detail
+
 /// A tensor of equal elements. As for `shard`, the rank is that of a shape that is written out, or it is named.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
@@ -136,10 +150,7 @@ ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const Pa
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
                             const PartitionSpec& spec = {}, std::source_location at = std::source_location::current()) {
-  const StoragePtr storage = detail::allocate("full", dtype_v<T>, shape, Rank, mesh, spec, at);
-  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
-                           [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
-  return tensor_of<T, Rank>(storage);
+  return detail::filled<T, Rank>("full", shape, value, mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
@@ -150,23 +161,23 @@ auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh
 template <Element T, int Rank>
 ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                              std::source_location at = std::source_location::current()) {
-  return full<T, Rank>(shape, T(0), mesh, spec, at);
+  return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
            std::source_location at = std::source_location::current()) {
-  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), T(0), mesh, spec, at);
+  return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                             std::source_location at = std::source_location::current()) {
-  return full<T, Rank>(shape, T(1), mesh, spec, at);
+  return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
           std::source_location at = std::source_location::current()) {
-  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), T(1), mesh, spec, at);
+  return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
 /// start, start + step, start + 2 step, ...: `count` elements. A large index loses digits only where T has none for it.

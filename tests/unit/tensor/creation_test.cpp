@@ -179,7 +179,10 @@ TEST(creation, mistakes_are_named_with_the_line) {
       },
       "creation_test.cpp:");
   expect_error(
-      ts::errc::spec_axis, [&] { ts::ones<float>({4}, mesh, {"modle"}); }, "modle", "data", "[spec]", "full",
+      ts::errc::capacity, [&] { ts::zeros<float>({1ll << 45}, mesh); }, "no block of 140737488355328 bytes",
+      "zeros of f32[35184372088832]", "creation_test.cpp:");
+  expect_error(
+      ts::errc::spec_axis, [&] { ts::ones<float>({4}, mesh, {"modle"}); }, "modle", "data", "[spec]", "ones",
       "creation_test.cpp:");
   expect_error(
       ts::errc::spec_rank,

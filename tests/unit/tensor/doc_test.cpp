@@ -23,6 +23,9 @@ namespace ts = tessera;
 
 constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
+// The lines are those of the page.
+// clang-format off
+
 namespace {
 
 /// What is written to std::cout while it lives.
@@ -40,10 +43,10 @@ class Output {
 }  // namespace
 
 TEST(tensors_page, runs) {
-  auto small = ts::shard<float>({{1, 2.5}, {3, 4.25}, {5, 6}}, mesh, {"data"});  // [3/data, 2]
+  auto small = ts::shard<float>({{1, 2.5}, {3, 4.25}, {5, 6}}, mesh, {"data"});   // [3/data, 2]
 
   std::vector<double> values(12 * 64, 0.5);
-  auto x = ts::shard(values, {12, 64}, mesh, {"data", "model"});  // [12/data, 64/model]
+  auto x = ts::shard(values, {12, 64}, mesh, {"data", "model"});                  // [12/data, 64/model]
 
   auto w = ts::zeros<float>({64, 256}, mesh, {ts::none, "model"});
   auto b = ts::full<float>({256}, 0.1f, mesh, {"model"});
@@ -52,14 +55,14 @@ TEST(tensors_page, runs) {
   EXPECT_EQ(ts::size(w) + ts::size(b) + ts::size(positions), 64 * 256 + 256 + 128);
 
   auto [up, down] = ts::split<2>(ts::Key(42));
-  auto w1 = ts::normal<float>(up, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);  // mean, deviation
-  auto w2 = ts::uniform<float>(down, {256, 64}, mesh, {"model"}, -0.1f, 0.1f);      // [low, high)
-  auto layer_key = ts::fold_in(ts::Key(42), 7);                                     // of layer 7
+  auto w1 = ts::normal<float>(up, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);      // mean, deviation
+  auto w2 = ts::uniform<float>(down, {256, 64}, mesh, {"model"}, -0.1f, 0.1f);          // [low, high)
+  auto layer_key = ts::fold_in(ts::Key(42), 7);                                         // of layer 7
   EXPECT_FALSE(layer_key == up);
   EXPECT_EQ(ts::shape(w2), (ts::Shape{256, 64}));
 
   auto elsewhere = ts::normal<float>(up, {64, 256}, ts::Mesh({{"x", 16}}), {"x"}, 0, 0.02f);
-  bool equal = ts::to_host(elsewhere) == ts::to_host(w1);  // true
+  bool equal = ts::to_host(elsewhere) == ts::to_host(w1);                               // true
   EXPECT_TRUE(equal);
 
   {
@@ -73,21 +76,21 @@ f32[3,2]{data,-} on mesh(data=2,model=2)
   }
   EXPECT_EQ(ts::to_string(small, {.edge_items = 2, .precision = 3}), ts::to_string(small));
 
-  ts::shape(small);        // {3, 2}
-  ts::size(small);         // 6
-  ts::sharding(small);     // dim 0 over axis 0
-  ts::mesh(small);         // mesh
-  ts::layout_text(small);  // "f32[3,2]{data,-}"
+  ts::shape(small);             // {3, 2}
+  ts::size(small);              // 6
+  ts::sharding(small);          // dim 0 over axis 0
+  ts::mesh(small);              // mesh
+  ts::layout_text(small);       // "f32[3,2]{data,-}"
   EXPECT_EQ(ts::shape(small), (ts::Shape{3, 2}));
   EXPECT_EQ(ts::size(small), 6);
   EXPECT_EQ(ts::sharding(small).dims[0], ts::AxisList{0});
   EXPECT_EQ(ts::mesh(small), mesh);
   EXPECT_EQ(ts::layout_text(small), "f32[3,2]{data,-}");
 
-  std::vector<float> host = ts::to_host(small);  // row-major
+  std::vector<float> host = ts::to_host(small);      // row-major
   std::vector<double> buffer(12 * 64);
-  ts::to_host(x, buffer);       // into memory that is there
-  float two = ts::item(scale);  // of one element, such as a loss
+  ts::to_host(x, buffer);                            // into memory that is there
+  float two = ts::item(scale);                       // of one element, such as a loss
   EXPECT_EQ(host, (std::vector<float>{1, 2.5, 3, 4.25, 5, 6}));
   EXPECT_EQ(buffer, values);
   EXPECT_EQ(two, 2.f);
@@ -104,39 +107,41 @@ device 3, replica 1, [2:3,0:2], 2 elements
 )");
   }
 
-  ts::device_bytes(small, 0);  // 16
-  ts::stored_bytes(small);     // 24
+  ts::device_bytes(small, 0);   // 16
+  ts::stored_bytes(small);      // 24
   EXPECT_EQ(ts::device_bytes(small, 0), 16);
   EXPECT_EQ(ts::stored_bytes(small), 24);
 
   auto again = ts::from_local_shards(mesh, {"data"}, {3, 2}, ts::local_shards(small));
   EXPECT_EQ(ts::to_host(again), host);
 
-  auto columns = ts::reshard(small, {ts::none, "model"});        // the same value, split by columns
-  auto moved = ts::reshard(small, ts::Mesh({{"x", 3}}), {"x"});  // on another mesh
+  auto columns = ts::reshard(small, {ts::none, "model"});              // the same value, split by columns
+  auto moved = ts::reshard(small, ts::Mesh({{"x", 3}}), {"x"});        // on another mesh
   EXPECT_EQ(ts::to_host(columns), host);
   EXPECT_EQ(ts::to_host(moved), host);
 
-  auto first = ts::rows_of(x, {0, 5});  // rows 0 to 4, the same spec
+  auto first = ts::rows_of(x, {0, 5});                                 // rows 0 to 4, the same spec
   EXPECT_EQ(ts::shape(first), (ts::Shape{5, 64}));
   std::vector<std::int64_t> sizes;
   for (auto batch : ts::views::batches(values, {12, 64}, 5, mesh, {"data"}, ts::Ragged::keep))
-    sizes.push_back(ts::shape(batch)[0]);  // 5, 5, 2
+    sizes.push_back(ts::shape(batch)[0]);                              // 5, 5, 2
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{5, 5, 2}));
 
-  Eigen::MatrixXf matrix = Eigen::MatrixXf::Random(6, 4);        // column-major, indices stay what they are
-  auto from_eigen = ts::shard(matrix, mesh, {"data", "model"});  // ShardedTensor<float, 2>
+  Eigen::MatrixXf matrix = Eigen::MatrixXf::Random(6, 4);              // column-major, indices stay what they are
+  auto from_eigen = ts::shard(matrix, mesh, {"data", "model"});        // ShardedTensor<float, 2>
   auto back = ts::to_eigen<Eigen::MatrixXf>(from_eigen);
-  auto corner = ts::eigen_view(ts::local_shards(from_eigen)[0]);  // Eigen::Map of what device 0 holds
+  auto corner = ts::eigen_view(ts::local_shards(from_eigen)[0]);       // Eigen::Map of what device 0 holds
   EXPECT_EQ(back, matrix);
   EXPECT_EQ(corner, matrix.topLeftCorner(3, 2));
 
   xt::xtensor<double, 3> array = xt::ones<double>({4, 3, 2});
-  auto from_xtensor = ts::shard(array * 2.0, mesh, {"data"});  // expressions are evaluated
+  auto from_xtensor = ts::shard(array * 2.0, mesh, {"data"});          // expressions are evaluated
   auto as_array = ts::to_xtensor(from_xtensor);
   EXPECT_EQ(as_array, array * 2.0);
 
-  const auto mistake = [&] { ts::shard(values, {12, 65}, mesh); };
+  const auto mistake = [&] {
+    ts::shard(values, {12, 65}, mesh);
+  };
   tessera_test::expect_error(ts::errc::host_data, mistake,
                              R"([shard] element count: 768 values for f64[12,65], which has 780 at )");
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/ops/ops.hpp>
+#include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
@@ -43,6 +44,25 @@ TEST(Expressions, NameTheLineOfASizeThatDoesNotFit) {
     EXPECT_EQ(std::string(e.what()),
               "[slice] the range is not inside the dim: f32[8], 5, 5 at evaluate_test.cpp:" + std::to_string(line));
   }
+}
+
+constexpr int compiled_line = __LINE__ + 1;
+constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul(a, b); });
+
+TEST(CompiledFunctions, SayWhereTheyWereCompiledWhenMemoryIsOut) {
+  const auto a = ts::zeros<float>({1 << 24, 1}, mesh), b = ts::zeros<float>({1, 1 << 24}, mesh);
+  try {
+    product(a, b);
+    FAIL() << "nothing was thrown";
+  } catch (const ts::error& e) {
+    EXPECT_EQ(e.id(), ts::errc::capacity);
+    EXPECT_EQ(
+        std::string(e.what()),
+        "[buffer] memory: the system has no block of 1125899906842624 bytes, in a call of the function compiled at "
+        "evaluate_test.cpp:" +
+            std::to_string(compiled_line));
+  }
+  EXPECT_EQ(ts::item(ts::eval(ts::sum(a))), 0);
 }
 
 }  // namespace
