@@ -13,6 +13,7 @@
 #include <tessera/mesh/sharding_string.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/partition/explain.hpp>
+#include <tessera/partition/explicit_axes.hpp>
 #include <tessera/partition/frozen_plan.hpp>
 #include <tessera/partition/plan_diff.hpp>
 #include <tessera/partition/plan_memory.hpp>

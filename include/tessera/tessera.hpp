@@ -8,12 +8,14 @@
 #include <tessera/runtime/collectives.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/static.hpp>
+#include <tessera/tensor/annotation.hpp>
 #include <tessera/tensor/batches.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/local_shards.hpp>
+#include <tessera/tensor/local_tensor.hpp>
 #include <tessera/tensor/print.hpp>
 #include <tessera/tensor/random.hpp>
 #include <tessera/tensor/reshard.hpp>

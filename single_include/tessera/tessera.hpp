@@ -157,6 +157,7 @@ enum class errc : int {
   option = 18,          ///< an option of a program that makes no sense
   structure = 19,       ///< models, states or lists of layers whose structures differ
   unsupported = 20,     ///< something the library does not do
+  annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
 };
 
 /// What every error of the library derives from. `id()` is stable, what() is for people.
@@ -481,6 +482,7 @@ enum class Op : std::uint8_t {
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values
   constraint,      ///< the operand, laid out as a spec says
+  alike,           ///< the first operand, laid out as the second is
   repeat,          ///< a body run once a layer, on carried values and stacked ones
   project,         ///< one output of an operand that has several
   count_
@@ -509,6 +511,7 @@ struct Node {
   std::uint8_t rank = 0;
   std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
   std::uint16_t arity = 0;  ///< number of operands
+  bool derived = false;     ///< made by a gradient rule: part of no expression of the user
   std::int32_t first = 0;   ///< where they begin in the graph's operand list; an operand of -1 is absent
   Labels labels{};
   double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
@@ -518,6 +521,10 @@ struct Node {
   constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
 };
+
+/// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
+/// says.
+enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.
 struct GraphView {
@@ -2471,6 +2478,7 @@ class Gradient {
 
 /// Runs gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
 constexpr void run_sweep(Gradient::Sweep& sweep) {
+  const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
   for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
@@ -2480,6 +2488,8 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
       rule(gradient);
     }
   }
+  Growable<Node>& nodes = sweep.module->graph(sweep.graph).nodes;
+  for (std::size_t id = first; id < nodes.size(); ++id) nodes.data()[id].derived = true;
 }
 
 /// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.
@@ -3698,6 +3708,10 @@ namespace tessera::rows {
 constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
 constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
 constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
+constexpr Shape alike_shape(const ShapeContext& c) {
+  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ");
+  return c.operand(0);
+}
 constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
   rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
 }
@@ -3749,13 +3763,34 @@ inline constexpr RowEntry source_rows[] = {
       .linear = Linearity::first,
       .shape = like_shape,
       .sharding = like_sharding,
-      // The cotangent is laid out as the value is.
       .gradient =
           [](Gradient& r) {
             Node made = r.node();
+            const auto layout = static_cast<CotangentLayout>(made.labels[0]);
+            if (layout == CotangentLayout::free) return r.add(0, r.g());
+            if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
+              made.value = made.labels[1];
+              made.labels[1] = static_cast<std::int8_t>(r.node().index());
+            }
             r.add(0, r.y().make(made, {r.full_g().id}));
           },
       .flops = 0}},
+    // The second operand says how the result lies, and its elements are never read.
+    {Op::alike,
+     {.name = "alike",
+      .kind = OpKind::constraint,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = alike_shape,
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            like_sharding(graph, id, rule);
+            rule.operands[1] = rule.operands[0];
+            rule.operands[0] = {};  // it is brought to where the result is
+          },
+      .gradient = [](Gradient& r) { r.add(0, r.g()); },
+      .flops = 0,
+      .shape_only = 2}},
 };
 
 }  // namespace tessera::rows
@@ -7873,25 +7908,85 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
 
 namespace tessera {
 
+namespace detail {
+
+/// The spec of a value of this rank, for its node, in the table of the trace.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    fail(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
+}
+
+template <TensorOperand X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
+                         Source source) {
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported,
+         "[with_sharding] outside of a trace: it is for values inside a traced function; use "
+         "ts::reshard for tensors");
+  const Value value = lower(context, x);
+  Node made{.op = Op::constraint,
+            .dtype = value.dtype(),
+            .rank = value.node().rank,
+            .unit = value.node().unit,
+            .value = static_cast<double>(constraint_spec(context, spec, X::rank, value.rank()))};
+  made.labels[0] = static_cast<std::int8_t>(layout);
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || made.index() > 127)
+      fail(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
+    made.labels[1] = static_cast<std::int8_t>(own);
+  }
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+}  // namespace detail
+
 /// Inside a traced function: x, laid out as the spec says from here on, and its cotangent too. The value is that of x.
 /// Errors: spec_rank when the spec is longer than the rank; spec_axis, when the program is planned, for axes that the
 /// mesh lacks. Communication: whatever brings x into that layout.
 template <TensorOperand X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  const Value context = trace_of(x).at(Source::from(at));
+  return detail::constrain(x, spec, CotangentLayout::alike, nullptr, Source::from(at));
+}
+/// The same with a layout of its own for the cotangent.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentLayout::own_spec, &cotangent, Source::from(at));
+}
+
+/// Inside a traced function: x, laid out as the spec says. Its cotangent lies as it comes.
+template <TensorOperand X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentLayout::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y, laid out alike, in whatever way the program finds best. Their values stay.
+/// Errors: shape_mismatch when their shapes differ. Communication: what brings one of them into the layout of the
+/// other, where they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function");
-  if (spec.entries.size() > X::rank)
-    fail(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
-  const Value value = lower(context, x);
-  PartitionSpec whole = spec;
-  for (int lead = value.rank() - X::rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  const Node made{.op = Op::constraint,
-                  .dtype = value.dtype(),
-                  .rank = value.node().rank,
-                  .unit = value.node().unit,
-                  .value = static_cast<double>(context.module->add_spec(whole))};
-  return Sym<typename X::element, X::rank>(value.at(context.source).make(made, {value.id}));
+    fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!build::same_static_shape(a.node(), b.node()))
+    fail(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
+  const auto alike = [&](const Value& of, const Value& other) {
+    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .unit = of.node().unit},
+                   {of.id, other.id});
+  };
+  const Value first = alike(a, b), second = alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
 }
 
 }  // namespace tessera
@@ -8985,7 +9080,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
     }
     case OpKind::constraint:
-      return program.specs[node.index()].text();
+      return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
     case OpKind::control: {
       if (node.op == Op::project) return std::to_string(dim_of(node));
       const Repeat repeat = Repeat::of(node);
@@ -9683,7 +9778,8 @@ class GraphVerifier {
         if (x(id, 1).rank != 0) return "a key is a number";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
       case OpKind::constraint:
-        if (node.index() < 0) return "a constraint has a spec";
+        if (node.op == Op::constraint && node.index() < 0) return "a constraint has a spec";
+        if (node.op == Op::alike && !build::same_static_shape(node, x(id, 1))) return "what is alike has one shape";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
       case OpKind::elementwise:
         return check_elementwise(id);
@@ -10735,6 +10831,1139 @@ class PlanText {
 /// communicated in all, and what a device holds.
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/shapes.hpp
+
+#ifndef TESSERA_PARTITION_SHAPES_HPP
+#define TESSERA_PARTITION_SHAPES_HPP
+
+namespace tessera {
+
+/// What is known of the nodes of one graph once the arguments' shapes are.
+struct GraphShapes {
+  std::vector<Shape> shapes;    ///< by node; empty for host scalars and repeats
+  std::vector<double> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;      ///< of a body: how often it runs
+};
+
+namespace detail {
+
+/// Functions of numbers that can't be folded by the compiler. They never decide a shape.
+inline double run_time_number(Op op, double a, double b) {
+  switch (op) {
+    case Op::exp:
+      return std::exp(a);
+    case Op::log:
+      return std::log(a);
+    case Op::sqrt:
+      return std::sqrt(a);
+    case Op::rsqrt:
+      return 1 / std::sqrt(a);
+    case Op::tanh:
+      return std::tanh(a);
+    case Op::sigmoid:
+      return 1 / (1 + std::exp(-a));
+    case Op::relu:
+      return a > 0 ? a : 0;
+    case Op::gelu:
+      return a / 2 * (1 + std::tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
+    case Op::silu:
+      return a / (1 + std::exp(-a));
+    case Op::sign:
+      return a > 0 ? 1 : a < 0 ? -1 : 0;
+    case Op::logical_not:
+      return a == 0;
+    case Op::pow:
+      return std::pow(a, b);
+    case Op::equal:
+      return a == b;
+    case Op::not_equal:
+      return a != b;
+    case Op::less:
+      return a < b;
+    case Op::less_equal:
+      return a <= b;
+    case Op::greater:
+      return a > b;
+    case Op::greater_equal:
+      return a >= b;
+    case Op::logical_and:
+      return a != 0 && b != 0;
+    case Op::logical_or:
+      return a != 0 || b != 0;
+    default:
+      fail(errc::unsupported, "[", row_of(op).name, "] numbers: this operation takes no number on the host");
+  }
+}
+
+/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++.
+constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
+                             const double* arguments) {
+  const Node& node = graph[id];
+  if (node.op == Op::constant) return node.value;
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
+  if (node.op == Op::extent)
+    return static_cast<double>(shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))]);
+  const double a = numbers[graph.operand(id, 0)];
+  const double b = node.arity > 1 ? numbers[graph.operand(id, 1)] : 0;
+  double result = 0;
+  if (node.op == Op::broadcast) {
+    result = a;
+  } else if (node.op == Op::select) {
+    result = a != 0 ? b : numbers[graph.operand(id, 2)];
+  } else if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
+    // A Scalar that is not known yet: no shape depends on it.
+    if (node.op == Op::div && b == 0 && (std::is_constant_evaluated() || !is_floating(node.dtype))) return 0;
+    result = row.fold(a, b);
+  } else if (!std::is_constant_evaluated()) {
+    result = run_time_number(node.op, a, b);
+  }
+  if (node.dtype == DType::bool_) return result != 0;
+  if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
+  return node.dtype == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
+}
+
+[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+  const std::string at = node.source.text();
+  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
+       at.empty() ? "" : " at ", at);
+}
+
+class ShapeInference {
+ public:
+  constexpr ShapeInference(const ProgramView& program, const double* numbers, std::vector<GraphShapes>& found)
+      : program_(program), numbers_(numbers), found_(found) {}
+
+  constexpr void infer(int g, const Shape* arguments) {
+    const GraphView graph = program_.graphs[g];
+    const std::vector<std::uint8_t> host = host_scalars(graph);
+    std::vector<Shape> shapes(static_cast<std::size_t>(graph.size));
+    std::vector<double> numbers(static_cast<std::size_t>(graph.size), 0);
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      const auto at = static_cast<std::size_t>(id);
+      if (host[at]) {
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_);
+      } else if (node.op == Op::repeat) {
+        infer_body(graph, id, shapes);
+      } else if (node.op == Op::project) {
+        shapes[at] = projected(graph, id);
+      } else {
+        shapes[at] = row_of(node.op).shape({graph, id, shapes.data(), numbers.data(), arguments});
+        if (node.op == Op::argument && shapes[at].size() != node.rank)
+          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
+               ", and the program takes ", int{node.rank});
+      }
+    }
+    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
+    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
+  }
+
+ private:
+  ProgramView program_;
+  const double* numbers_;
+  std::vector<GraphShapes>& found_;
+
+  constexpr void infer_body(const GraphView& graph, int id, const std::vector<Shape>& shapes) {
+    const Node& node = graph[id];
+    const Repeat repeat = Repeat::of(node);
+    std::int64_t layers = -1;
+    std::vector<Shape> arguments;
+    for (int i = 0; i < node.arity; ++i) {
+      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
+      if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
+        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        layers = shape[0];
+        shape.erase(0);
+      }
+      arguments.push_back(shape);
+    }
+    infer(node.index(), arguments.data());
+    found_[static_cast<std::size_t>(node.index())].layers = layers < 0 ? 1 : layers;
+  }
+
+  constexpr Shape projected(const GraphView& graph, int id) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int output = dim_of(graph[id]), body = repeat.index();
+    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
+    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
+    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
+    return shape;
+  }
+};
+
+}  // namespace detail
+
+/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
+/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
+/// Errors: `shape_mismatch` from the rows, `structure` for stacked operands of different numbers of layers.
+constexpr std::vector<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                                const double* numbers) {
+  std::vector<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
+  detail::ShapeInference(program, numbers, found).infer(0, arguments);
+  return found;
+}
+
+/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
+/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
+inline void evaluate_numbers(const GraphView& graph, const std::vector<std::uint8_t>& host,
+                             const std::vector<Shape>& shapes, const double* arguments, std::vector<double>& values) {
+  for (int id = 0; id < graph.size; ++id)
+    if (host[static_cast<std::size_t>(id)])
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/links.hpp
+
+#ifndef TESSERA_PARTITION_LINKS_HPP
+#define TESSERA_PARTITION_LINKS_HPP
+
+namespace tessera {
+
+/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
+/// can split it.
+struct LinkFactor {
+  FactorKind kind = FactorKind::pass;
+  bool compound = false;
+  std::int64_t extent = 1;
+};
+
+/// A dim of an operand and the factors that it consists of, major first.
+struct LinkDim {
+  std::int32_t operand = 0;
+  std::int8_t dim = 0, count = 0;
+  std::int8_t factors[4]{};
+};
+
+struct LinkOperand {
+  std::int32_t node = -1;
+  std::int64_t bytes = 0;
+  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
+  bool output = false;
+  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
+};
+
+/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
+/// before outputs, in the order of the unit's.
+struct Link {
+  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
+  UnitKind kind = UnitKind::fused;
+  std::int32_t first_factor = 0, factor_count = 0;
+  std::int32_t first_operand = 0, operand_count = 0;
+  std::int32_t first_dim = 0, dim_count = 0;
+};
+
+/// The links of one graph.
+class Links {
+ public:
+  Growable<Link> links;
+  Growable<LinkFactor> factors;
+  Growable<LinkOperand> operands;
+  Growable<LinkDim> dims;
+  Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
+
+  constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
+      : graph_(graph), found_(found) {
+    const auto count = static_cast<std::size_t>(units.count);
+    links.reserve(count);
+    factors.reserve(4 * count);
+    operands.reserve(4 * count);
+    dims.reserve(8 * count);
+    of_unit.reserve(count);
+    for (int u = 0; u < units.count; ++u) {
+      if (units[u].kind == UnitKind::repeat) {
+        of_unit.push_back(-1);
+        const int carried = Repeat::of(graph[units[u].root]).carried;
+        for (int k = 0; k < carried && k < units[u].output_count; ++k)
+          if (units.output(u, k).node >= 0) tie(u, units.input(u, k).node, units.output(u, k).node);
+      } else {
+        of_unit.push_back(static_cast<std::int32_t>(links.size()));
+        add_unit(units, u);
+        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
+      }
+    }
+  }
+
+  /// Two values of one shape that lie alike.
+  constexpr void tie(int unit, int from, int to) {
+    begin(unit, UnitKind::repeat);
+    const Node& node = graph_[to];
+    DimFactors own;
+    for (int d = 0; d < node.rank; ++d)
+      if (!node.is_unit(d) && !graph_[from].is_unit(d))
+        own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(to, own, true);
+    finish();
+  }
+
+  /// A value that lies as another one does; of a pair, both with both.
+  constexpr void tie_alike(int id) {
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    begin(-1, UnitKind::repeat);
+    DimFactors own;
+    for (int d = 0; d < graph_[id].rank; ++d)
+      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(other, own, false);
+    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    add_operand(id, own, true);
+    finish();
+  }
+
+  constexpr const LinkOperand& operand(const Link& link, int i) const {
+    return operands[static_cast<std::size_t>(link.first_operand + i)];
+  }
+  constexpr const LinkFactor& factor(const Link& link, int f) const {
+    return factors[static_cast<std::size_t>(link.first_factor + f)];
+  }
+
+ private:
+  GraphView graph_;
+  const GraphShapes& found_;
+
+  constexpr void begin(int unit, UnitKind kind) {
+    Link link;
+    link.unit = unit;
+    link.kind = kind;
+    link.first_factor = static_cast<std::int32_t>(factors.size());
+    link.first_operand = static_cast<std::int32_t>(operands.size());
+    link.first_dim = static_cast<std::int32_t>(dims.size());
+    links.push_back(link);
+  }
+  constexpr int add_factor(FactorKind kind) {
+    factors.push_back({kind, false, 1});
+    return static_cast<int>(factors.size()) - 1 - links.back().first_factor;
+  }
+
+  constexpr void add_operand(int node, const DimFactors& rule, bool output) {
+    const Link& link = links.back();
+    const Shape& shape = found_.shapes[static_cast<std::size_t>(node)];
+    LinkOperand operand;
+    operand.node = node;
+    operand.output = output;
+    operand.bytes = volume(shape) * static_cast<std::int64_t>(size_of(graph_[node].dtype));
+    operand.first_dim = static_cast<std::int32_t>(dims.size());
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      const auto& list = rule.dims[d];
+      if (list.empty()) continue;
+      LinkDim made;
+      made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+      made.dim = static_cast<std::int8_t>(d);
+      for (std::int8_t f : list) {
+        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
+        made.factors[made.count++] = f;
+        if (list.size() > 1)
+          factor.compound = true;
+        else if (shape[static_cast<std::size_t>(d)] > factor.extent)
+          factor.extent = shape[static_cast<std::size_t>(d)];
+      }
+      dims.push_back(made);
+    }
+    operand.dim_count = static_cast<std::int32_t>(dims.size()) - operand.first_dim;
+    operands.push_back(operand);
+  }
+
+  constexpr void finish() {
+    Link& link = links.back();
+    link.factor_count = static_cast<std::int32_t>(factors.size()) - link.first_factor;
+    link.operand_count = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+    link.dim_count = static_cast<std::int32_t>(dims.size()) - link.first_dim;
+  }
+
+  constexpr void add_unit(const UnitsView& units, int u) {
+    const Unit& unit = units[u];
+    const UnitRule rule = unit_rule(graph_, units, u);
+    begin(u, unit.kind);
+    for (FactorKind kind : rule.kinds) add_factor(kind);
+    for (int i = 0; i < unit.input_count; ++i)
+      add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
+    for (int o = 0; o < unit.output_count; ++o)
+      add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
+    finish();
+    const Link& link = links.back();
+    if (unit.kind == UnitKind::fused) {
+      std::int32_t widest = 0;
+      for (int i = 0; i < link.operand_count; ++i)
+        if (operand(link, i).dim_count > widest) widest = operand(link, i).dim_count;
+      for (int i = 0; i < unit.input_count; ++i) {
+        LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
+        input.narrow = input.dim_count < widest;
+      }
+    }
+    if (graph_[unit.root].op == Op::rearrange) {
+      const Shape extents =
+          rows::factor_extents({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr});
+      for (int f = 0; f < link.factor_count; ++f)
+        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
+    }
+  }
+};
+
+/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
+constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
+  if (!factor.compound) return axes;
+  AxisList fit;
+  std::int64_t left = factor.extent;
+  for (std::uint8_t axis : axes) {
+    const int size = mesh.axis_size(axis);
+    if (left % size != 0) break;
+    left /= size;
+    fit.push_back(axis);
+  }
+  return fit;
+}
+
+/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
+/// Calls f(factor, axes) for factors that get any.
+template <class F>
+constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
+                          const Mesh& mesh, F&& f) {
+  if (dim.count == 1) return f(dim.factors[0], splitting(links.factor(link, dim.factors[0]), axes, mesh));
+  std::size_t next = 0;
+  for (int i = 0; i < dim.count; ++i) {
+    AxisList own;
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    while (next < axes.size() && left > 1 && left % mesh.axis_size(axes[next]) == 0) {
+      left /= mesh.axis_size(axes[next]);
+      own.push_back(axes[next++]);
+    }
+    if (!own.empty()) f(dim.factors[i], own);
+    if (left > 1) return;
+  }
+}
+
+/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
+template <class AxesOf>
+constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
+                             AxesOf&& axes_of) {
+  if (dim.count == 1) return axes_of(dim.factors[0]);
+  AxisList joined;
+  for (int i = 0; i < dim.count; ++i) {
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    for (std::uint8_t axis : axes_of(dim.factors[i])) {
+      left /= mesh.axis_size(axis);
+      if (joined.size() == AxisList::capacity()) return joined;
+      joined.push_back(axis);
+    }
+    if (left > 1) break;
+  }
+  return joined;
+}
+
+constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
+  if (shorter.size() > longer.size()) return false;
+  for (std::size_t i = 0; i < shorter.size(); ++i)
+    if (shorter[i] != longer[i]) return false;
+  return true;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagate.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATE_HPP
+#define TESSERA_PARTITION_PROPAGATE_HPP
+
+namespace tessera {
+
+/// How the values of one graph lie, as far as it is known.
+struct ValueShardings {
+  std::vector<Sharding> of;            ///< by node
+  std::vector<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
+  std::vector<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
+
+  constexpr ValueShardings() = default;
+  constexpr explicit ValueShardings(const GraphView& graph)
+      : fixed(static_cast<std::size_t>(graph.size), 0), argument(static_cast<std::size_t>(graph.size), 0) {
+    of.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
+  }
+};
+
+/// Mesh axes that dims of a unit's operands give to one factor.
+struct FactorClaim {
+  AxisList axes;
+  std::uint8_t priority = 0;
+  bool argument = false;
+  FactorKind kind = FactorKind::pass;
+  std::int8_t factor = -1;
+  std::int64_t bytes = 0;  ///< of all operands that agree
+
+  /// Which claim wins where two can't both hold.
+  constexpr bool before(const FactorClaim& other) const {
+    if (priority != other.priority) return priority < other.priority;
+    if (argument != other.argument) return argument;
+    if (bytes != other.bytes) return bytes > other.bytes;
+    if (kind != other.kind) return kind < other.kind;
+    if (axes.size() != other.axes.size()) return axes.size() > other.axes.size();
+    return factor < other.factor;
+  }
+};
+
+/// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
+/// where the value is only read by something other than an elementwise computation: it is gathered there.
+class ClaimList {
+ public:
+  std::vector<FactorClaim> claims;
+
+  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
+
+  constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
+    claims.clear();
+    for (int i = 0; i < link.operand_count; ++i) {
+      const LinkOperand& operand = links_.operand(link, i);
+      const auto node = static_cast<std::size_t>(operand.node);
+      const Sharding& sharding = values.of[node];
+      if (operand.narrow && !narrow_inputs) continue;
+      for (int d = 0; d < operand.dim_count; ++d) {
+        const LinkDim& dim = links_.dims[static_cast<std::size_t>(operand.first_dim + d)];
+        const AxisList& axes = sharding.dims[static_cast<int>(dim.dim)];
+        const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+        if (axes.empty() || priority > max_priority) continue;
+        if (priority > 0 && !operand.output && (operand.narrow || reads_whole(link.kind))) continue;
+        const bool argument = values.argument[node] != 0 && priority == 0;
+        split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
+          const FactorKind kind = links_.factor(link, factor).kind;
+          if (own.empty() || kind == FactorKind::replicate) return;
+          add({own, priority, argument, kind, factor, operand.bytes});
+        });
+      }
+    }
+    sort();
+  }
+
+  /// Something other than an elementwise computation.
+  static constexpr bool reads_whole(UnitKind kind) {
+    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
+  }
+
+ private:
+  const Links& links_;
+  const Mesh& mesh_;
+
+  constexpr void add(const FactorClaim& made) {
+    for (FactorClaim& claim : claims) {
+      if (claim.factor != made.factor || claim.priority != made.priority) continue;
+      if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;
+      if (made.axes.size() > claim.axes.size()) claim.axes = made.axes;
+      claim.argument = claim.argument || made.argument;
+      claim.bytes += made.bytes;
+      return;
+    }
+    claims.push_back(made);
+  }
+  constexpr void sort() {
+    for (std::size_t i = 1; i < claims.size(); ++i)
+      for (std::size_t k = i; k > 0 && claims[k].before(claims[k - 1]); --k) {
+        const FactorClaim moved = claims[k];
+        claims[k] = claims[k - 1];
+        claims[k - 1] = moved;
+      }
+  }
+};
+
+/// Spreads shardings along links, both ways, to a fixpoint: each value gets one sharding. Weaker claims never take an
+/// axis from stronger ones: dims to compute in go before dims to store in; within that, elementwise and layout units go
+/// before contractions, kept dims before summed ones, and whole operands before those that repeat.
+/// Source: the order follows Shardy's propagation strategy.
+class Propagation {
+ public:
+  constexpr Propagation(const Links& links, const Mesh& mesh, ValueShardings& values)
+      : links_(links), mesh_(mesh), values_(values), claims_(links, mesh) {
+    find_readers();
+  }
+
+  /// Returns whether any sharding changed.
+  constexpr bool run() {
+    changed_ = false;
+    int level = 0;
+    while (level >= 0) {
+      mark_readers(level);
+      for (int stage = 0; stage < stages; ++stage) {
+        for (std::size_t l = 0; stage > 1 && l < dirty_.size(); ++l)
+          if (visited_[l] && enters(links_.links[l], stage)) dirty_[l] = 1;
+        settle(level, stage);
+      }
+      level = next_level(level);
+    }
+    return changed_;
+  }
+
+ private:
+  static constexpr int stages = 4;  // whole pass-through, every pass-through, sums too, operands that repeat too
+  const Links& links_;
+  const Mesh& mesh_;
+  ValueShardings& values_;
+  ClaimList claims_;
+  std::vector<std::int32_t> reader_begin_, readers_;
+  std::vector<std::uint8_t> dirty_, visited_;
+  bool changed_ = false;
+
+  static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
+
+  constexpr void find_readers() {
+    reader_begin_.assign(values_.of.size() + 1, 0);
+    for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
+    for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
+    readers_.assign(links_.operands.size(), 0);
+    std::vector<std::int32_t> next = reader_begin_;
+    for (std::size_t l = 0; l < links_.links.size(); ++l)
+      for (int i = 0; i < links_.links[l].operand_count; ++i) {
+        std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];
+        readers_[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(l);
+      }
+  }
+
+  /// Whether a link can do more in this stage than in the one before.
+  constexpr bool enters(const Link& link, int stage) const {
+    if (stage == 2) {
+      for (int f = 0; f < link.factor_count; ++f)
+        if (links_.factor(link, f).kind == FactorKind::reduction) return true;
+    } else if (stage == 3) {
+      for (int i = 0; i < link.operand_count; ++i)
+        if (links_.operand(link, i).narrow) return true;
+    }
+    return false;
+  }
+
+  /// Only links of values that lie in some way at this level have anything to pass on.
+  constexpr void mark_readers(int level) {
+    dirty_.assign(links_.links.size(), 0);
+    visited_.assign(links_.links.size(), 0);
+    for (std::size_t node = 0; node < values_.of.size(); ++node) {
+      if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
+      for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
+        dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
+    }
+  }
+  static constexpr bool lies_at(const Sharding& sharding, int level) {
+    for (int d = 0; d < sharding.rank; ++d)
+      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
+    return false;
+  }
+
+  constexpr int next_level(int level) const {
+    int next = -1;
+    for (const Sharding& sharding : values_.of)
+      for (int d = 0; d < sharding.rank; ++d)
+        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
+          next = sharding.priority[d];
+    return next;
+  }
+
+  constexpr void settle(int level, int stage) {
+    bool moved = true, forward = true;
+    const std::size_t count = dirty_.size();
+    while (moved) {
+      moved = false;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t l = forward ? i : count - 1 - i;
+        if (!dirty_[l] || (stage == 0 && !elementwise(links_.links[l].kind))) continue;
+        dirty_[l] = 0;
+        visited_[l] = 1;
+        if (visit(links_.links[l], level, stage)) moved = true;
+      }
+      forward = !forward;
+    }
+  }
+
+  constexpr bool visit(const Link& link, int level, int stage) {
+    claims_.collect(link, values_, level, stage == 3);
+    bool moved = false;
+    for (const FactorClaim& claim : claims_.claims) {
+      if (claim.priority > 0 && yields(claim)) continue;
+      if (claim.kind == FactorKind::reduction && stage < 2) continue;
+      for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+        const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+        if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;
+      }
+    }
+    return moved;
+  }
+
+  /// A way to store gives an axis up where a computation uses it for something else.
+  constexpr bool yields(const FactorClaim& claim) const {
+    for (const FactorClaim& other : claims_.claims) {
+      if (other.priority >= claim.priority || other.factor == claim.factor) continue;
+      for (std::uint8_t axis : claim.axes)
+        if (other.axes.contains(axis)) return true;
+    }
+    return false;
+  }
+  static constexpr bool stands_behind(const LinkDim& dim, int factor) {
+    for (int i = 0; i < dim.count; ++i)
+      if (dim.factors[i] == factor) return true;
+    return false;
+  }
+
+  constexpr bool give(const Link& link, const LinkDim& dim, const FactorClaim& claim) {
+    const int node = links_.operand(link, dim.operand).node;
+    if (values_.fixed[static_cast<std::size_t>(node)]) return false;
+    Sharding& sharding = values_.of[static_cast<std::size_t>(node)];
+    const int d = dim.dim;
+    AxisList& own = sharding.dims[d];
+    const AxisList wanted = join_axes(links_, link, dim, mesh_, [&](int factor) {
+      if (factor == claim.factor) return splitting(links_.factor(link, factor), claim.axes, mesh_);
+      for (const FactorClaim& other : claims_.claims)
+        if (other.factor == factor && other.priority == claim.priority)
+          return splitting(links_.factor(link, factor), other.axes, mesh_);
+      return AxisList{};
+    });
+    if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
+    if (!own.empty() && sharding.priority[d] != claim.priority) return false;
+    bool moved = false;
+    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]); ++i) {
+      own.push_back(wanted[i]);
+      sharding.priority[d] = claim.priority;
+      moved = true;
+    }
+    if (!moved) return false;
+    changed_ = true;
+    const auto at = static_cast<std::size_t>(node);
+    for (std::int32_t r = reader_begin_[at]; r < reader_begin_[at + 1]; ++r)
+      dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
+    return true;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/solve.hpp
+
+#ifndef TESSERA_PARTITION_SOLVE_HPP
+#define TESSERA_PARTITION_SOLVE_HPP
+
+namespace tessera {
+
+/// The sharding of one slice of a stacked value.
+constexpr Sharding without_layers(const Sharding& stacked) {
+  Sharding slice = replicated(stacked.rank - 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    slice.dims[d] = stacked.dims[d + 1];
+    slice.priority[d] = stacked.priority[d + 1];
+  }
+  return slice;
+}
+
+/// The sharding of a stack of slices: layers are never split among devices.
+constexpr Sharding with_layers(const Sharding& slice) {
+  Sharding stacked = replicated(slice.rank + 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    stacked.dims[d + 1] = slice.dims[d];
+    stacked.priority[d + 1] = slice.priority[d];
+  }
+  return stacked;
+}
+
+/// A sharding that the caller wants a result in.
+struct OutputRequest {
+  bool given = false;
+  Sharding sharding{};
+};
+
+/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
+/// is passed between a repeat and its body until nothing changes.
+class ShardingSolver {
+ public:
+  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
+                           const std::vector<GraphShapes>& found)
+      : program_(program), units_(units), mesh_(mesh) {
+    values.resize(static_cast<std::size_t>(program.graph_count));
+    seeds_.resize(static_cast<std::size_t>(program.graph_count));
+    for (int g = 0; g < program.graph_count; ++g) {
+      links.emplace_back(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]);
+      argument_nodes_.push_back(find_arguments(program.graphs[g]));
+    }
+    tie_carried();
+  }
+
+  std::vector<ValueShardings> values;  ///< by graph
+  std::vector<Links> links;            ///< by graph
+
+  /// `arguments` by argument of the program; `requests` by output, or null.
+  constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
+    const GraphView graph = program_.main();
+    ValueShardings made = initial(0);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::argument) {
+        made.of[size(id)] = arguments[graph[id].index()];
+        made.fixed[size(id)] = made.argument[size(id)] = 1;
+      }
+    if (requests)
+      for (int k = 0; k < graph.output_count; ++k) {
+        const int id = graph.outputs[k];
+        if (!requests[k].given || made.fixed[size(id)]) continue;
+        made.of[size(id)] = requests[k].sharding.without_unreduced();
+        made.fixed[size(id)] = 1;
+      }
+    values[0] = made;
+    settle(0);
+  }
+
+  /// The node of an argument of a graph, -1 when it is not used.
+  constexpr int argument_node(int g, int index) const {
+    const auto& nodes = argument_nodes_[size(g)];
+    return size(index) < nodes.size() ? nodes[size(index)] : -1;
+  }
+
+  /// How a body takes and gives carried value k.
+  constexpr Sharding carried(int body, int k) const {
+    const int node = argument_node(body, k);
+    const ValueShardings& inner = values[size(body)];
+    return inner.of[size(node >= 0 ? node : program_.graphs[body].outputs[k])];
+  }
+
+ private:
+  ProgramView program_;
+  const UnitsView* units_;
+  const Mesh& mesh_;
+  std::vector<std::vector<std::int32_t>> argument_nodes_;
+  std::vector<ValueShardings> seeds_;
+  static constexpr int max_rounds = 8;
+
+  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
+
+  static constexpr std::vector<std::int32_t> find_arguments(const GraphView& graph) {
+    std::vector<std::int32_t> nodes;
+    for (int id = 0; id < graph.size; ++id) {
+      if (graph[id].op != Op::argument) continue;
+      while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
+      nodes[size(graph[id].index())] = id;
+    }
+    return nodes;
+  }
+
+  constexpr void tie_carried() {
+    for (int g = 0; g < program_.graph_count; ++g) {
+      const GraphView graph = program_.graphs[g];
+      for (int id = 0; id < graph.size; ++id) {
+        if (graph[id].op != Op::repeat) continue;
+        const int body = graph[id].index();
+        for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
+          const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
+          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
+            links[size(body)].tie(-1, from, to);
+        }
+      }
+    }
+  }
+
+  /// What a constraint asks for. Its errors name the user's line.
+  constexpr Sharding wanted(const Node& node) const {
+    try {
+      return resolve(program_.specs[node.index()], mesh_, node.rank);
+    } catch (const error& e) {
+      const std::string at = node.source.text();
+      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
+    }
+  }
+
+  /// Nothing known but the constraints.
+  constexpr ValueShardings initial(int g) const {
+    const GraphView graph = program_.graphs[g];
+    ValueShardings made(graph);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::constraint) {
+        made.of[size(id)] = wanted(graph[id]);
+        made.fixed[size(id)] = 1;
+      }
+    return made;
+  }
+
+  constexpr void settle(int g) {
+    Propagation propagation(links[size(g)], mesh_, values[size(g)]);
+    bool repeats = false;
+    for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
+    bool moved = true;
+    for (int round = 0; round < max_rounds && moved; ++round) {
+      propagation.run();
+      moved = false;
+      for (int u = 0; u < units_[g].count && repeats; ++u)
+        if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
+    }
+    settle_pairs(g);
+  }
+
+  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
+  constexpr void settle_pairs(int g) {
+    const GraphView graph = program_.graphs[g];
+    std::vector<Sharding>& of = values[size(g)].of;
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
+        of[size(id)] = of[size(graph.operand(id, 1))];
+  }
+
+  constexpr bool enter(int g, int u) {
+    const Repeat repeat = Repeat::of(program_.graphs[g][units_[g][u].root]);
+    const int body = program_.graphs[g][units_[g][u].root].index();
+    ValueShardings& outer = values[size(g)];
+    ValueShardings seeds = initial(body);
+    const int stacked_end = repeat.carried + repeat.stacked;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
+      if (inside < 0) continue;
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      if (stacked && !outer.of[size(outside)].dims[0].empty())
+        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
+      seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
+      seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
+      seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
+    }
+    const GraphView inner = program_.graphs[body];
+    for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
+      const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
+      if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
+      seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
+    }
+    ValueShardings& found = values[size(body)];
+    if (!(seeds.of == seeds_[size(body)].of)) {
+      seeds_[size(body)] = seeds;
+      found = seeds;
+      settle(body);
+    }
+
+    bool moved = false;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i);
+      if (inside < 0) continue;
+      const Sharding& own = found.of[size(inside)];
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      moved = extend(outer, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
+    }
+    for (int k = 0; k < units_[g][u].output_count; ++k) {
+      const int outside = units_[g].output(u, k).node;
+      if (outside < 0) continue;
+      const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
+      moved = extend(outer, outside, own) || moved;
+    }
+    return moved;
+  }
+
+  /// Gives a value outside what was found within, where it only adds to what is known.
+  static constexpr bool extend(ValueShardings& outer, int node, const Sharding& found) {
+    Sharding& own = outer.of[size(node)];
+    if (outer.fixed[size(node)] || own.rank != found.rank) return false;
+    bool more = false;
+    for (int d = 0; d < own.rank; ++d) {
+      if (!is_prefix(own.dims[d], found.dims[d])) return false;
+      more = more || found.dims[d].size() > own.dims[d].size();
+    }
+    if (more) own = found;
+    return more;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/explicit_axes.hpp
+
+#ifndef TESSERA_PARTITION_EXPLICIT_AXES_HPP
+#define TESSERA_PARTITION_EXPLICIT_AXES_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Finds how each result lies over the explicit axes from its operands alone, node by node.
+class ExplicitAxes {
+ public:
+  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
+                         unsigned axes)
+      : program_(program), mesh_(mesh), found_(found), axes_(axes) {}
+
+  constexpr void check(int g, const std::vector<Sharding>& arguments) {
+    const GraphView graph = program_.graphs[g];
+    std::vector<Sharding> of;
+    of.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      Sharding made = replicated(node.rank);
+      if (node.op == Op::argument)
+        made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
+      else if (node.op == Op::constraint)
+        made = explicit_part(resolve(program_.specs[node.index()], mesh_, node.rank));
+      else if (node.op == Op::alike)
+        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
+      else if (node.op == Op::repeat)
+        enter(graph, id, of);
+      else if (node.op == Op::project)
+        made = projected(graph, id, of);
+      else if (node.rank > 0 || row_of(node.op).kind == OpKind::contraction)
+        made = result(g, graph, id, of);
+      of.push_back(made);
+    }
+    outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
+    for (int k = 0; k < graph.output_count; ++k)
+      outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
+  }
+
+ private:
+  ProgramView program_;
+  const Mesh& mesh_;
+  const std::vector<GraphShapes>& found_;
+  unsigned axes_;
+  std::vector<std::vector<Sharding>> outputs_;  // by body
+
+  constexpr Sharding explicit_part(const Sharding& sharding) const {
+    Sharding part = replicated(sharding.rank);
+    for (int d = 0; d < sharding.rank; ++d) {
+      if (sharding.priority[d] > 0) continue;  // gathered where it is used
+      for (std::uint8_t axis : sharding.dims[d])
+        if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
+    }
+    return part;
+  }
+
+  /// How a constraint that is the only reader of a node wants it: its out_sharding.
+  static constexpr bool has_out_sharding(const GraphView& graph, int id) {
+    int readers = 0, constraints = 0;
+    for (int user = id + 1; user < graph.size; ++user)
+      for (int i = 0; i < graph[user].arity; ++i) {
+        if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
+        ++readers;
+        constraints += graph[user].op == Op::constraint ? 1 : 0;
+      }
+    for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
+    return readers > 0 && readers == constraints;
+  }
+
+  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const std::vector<Sharding>& of,
+                                   const std::string& why, const Sharding& suggestion) const {
+    std::string operands;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || graph[x].rank == 0) continue;
+      const auto at = static_cast<std::size_t>(x);
+      operands +=
+          concat_text(operands.empty() ? "" : " x ",
+                      shape_text(graph[x].dtype, found_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
+    }
+    const std::string at = graph[id].source.text();
+    fail(errc::policy, "[", row_of(graph[id].op).name, "] ambiguous result sharding: ", operands, ": ", why,
+         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         spec_of(suggestion, mesh_).text(), ")");
+  }
+
+  constexpr Sharding result(int g, const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node.op);
+    Sharding made = replicated(node.rank);
+    if (row.sharding == nullptr) return made;
+    FactorRule rule;
+    rule.operands.reserve(node.arity);
+    row.sharding(graph, id, rule);
+    const bool strict = !node.derived && !has_out_sharding(graph, id);
+    const Shape extents = node.op == Op::rearrange
+                              ? rows::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+                              : Shape{};
+    std::vector<AxisList> axes(rule.kinds.size());
+    int problem = -1;
+    const char* why = "";
+    const auto object = [&](const char* text) {
+      if (problem < 0) why = text;
+      problem = id;
+    };
+    for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || (row.shape_only >> i & 1)) continue;
+      const Sharding& own = of[static_cast<std::size_t>(x)];
+      for (int d = 0; d < own.rank; ++d) {
+        if (own.dims[d].empty()) continue;
+        const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
+        if (factors.empty()) continue;
+        const auto f = static_cast<std::size_t>(factors[0]);
+        if (factors.size() > 1 && extents[f] % devices_of(own.dims[d]) != 0) {
+          object("a dim that is split or merged does not keep its axes");
+          continue;
+        }
+        if (rule.kinds[f] == FactorKind::replicate) {
+          object("the dim that the operation works along is split");
+          continue;
+        }
+        if (axes[f].empty())
+          axes[f] = own.dims[d];
+        else if (!(axes[f] == own.dims[d]))
+          object("dims that meet are split in two ways");
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction)
+          object("a summed dim is split, so the result would be partial or reduced");
+      }
+    }
+    unsigned used = 0;
+    for (int d = 0; d < node.rank; ++d) {
+      const auto& factors = rule.result.dims[d];
+      if (factors.empty()) continue;
+      for (std::size_t k = 0; k < factors.size(); ++k) {
+        const AxisList& own = axes[static_cast<std::size_t>(factors[k])];
+        if (k > 0 && !own.empty()) {
+          object("a dim that is split is not the major one of those merged");
+          continue;
+        }
+        for (std::uint8_t axis : own) {
+          if (used >> axis & 1u) {
+            object("two dims of the result would be split by one axis");
+            continue;
+          }
+          used |= 1u << axis;
+          made.dims[d].push_back(axis);
+        }
+      }
+    }
+    if (problem >= 0 && strict) fail_ambiguous(g, graph, id, of, why, made);
+    return made;
+  }
+  constexpr const std::vector<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const std::vector<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
+  constexpr std::int64_t devices_of(const AxisList& list) const {
+    std::int64_t n = 1;
+    for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
+    return n;
+  }
+
+  constexpr void enter(const GraphView& graph, int id, const std::vector<Sharding>& of) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    std::vector<Sharding> inside;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
+      inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
+    }
+    if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
+      outputs_[static_cast<std::size_t>(graph[id].index())].clear();
+    check(graph[id].index(), inside);
+  }
+  constexpr Sharding projected(const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
+    if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
+    return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
+  }
+};
+
+}  // namespace detail
+
+/// Checks a program whose user says how every result lies over some of the mesh axes: over these a result takes the
+/// axes of its operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads
+/// the result. What gradients add follows the values, and is not checked. Errors: `policy`, with the operands, the
+/// reason, the line, and the call to write. Source: the rules are those of explicit axes ("sharding in types") in JAX.
+constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
+                                   const std::vector<Sharding>& arguments, unsigned axes) {
+  detail::ExplicitAxes(program, mesh, found, axes).check(0, arguments);
 }
 
 }  // namespace tessera
@@ -12122,697 +13351,6 @@ template <class Traced> struct TracedUnits {
 
 #endif
 
-// ---- tessera/partition/shapes.hpp
-
-#ifndef TESSERA_PARTITION_SHAPES_HPP
-#define TESSERA_PARTITION_SHAPES_HPP
-
-namespace tessera {
-
-/// What is known of the nodes of one graph once the arguments' shapes are.
-struct GraphShapes {
-  std::vector<Shape> shapes;    ///< by node; empty for host scalars and repeats
-  std::vector<double> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;      ///< of a body: how often it runs
-};
-
-namespace detail {
-
-/// Functions of numbers that can't be folded by the compiler. They never decide a shape.
-inline double run_time_number(Op op, double a, double b) {
-  switch (op) {
-    case Op::exp:
-      return std::exp(a);
-    case Op::log:
-      return std::log(a);
-    case Op::sqrt:
-      return std::sqrt(a);
-    case Op::rsqrt:
-      return 1 / std::sqrt(a);
-    case Op::tanh:
-      return std::tanh(a);
-    case Op::sigmoid:
-      return 1 / (1 + std::exp(-a));
-    case Op::relu:
-      return a > 0 ? a : 0;
-    case Op::gelu:
-      return a / 2 * (1 + std::tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
-    case Op::silu:
-      return a / (1 + std::exp(-a));
-    case Op::sign:
-      return a > 0 ? 1 : a < 0 ? -1 : 0;
-    case Op::logical_not:
-      return a == 0;
-    case Op::pow:
-      return std::pow(a, b);
-    case Op::equal:
-      return a == b;
-    case Op::not_equal:
-      return a != b;
-    case Op::less:
-      return a < b;
-    case Op::less_equal:
-      return a <= b;
-    case Op::greater:
-      return a > b;
-    case Op::greater_equal:
-      return a >= b;
-    case Op::logical_and:
-      return a != 0 && b != 0;
-    case Op::logical_or:
-      return a != 0 || b != 0;
-    default:
-      fail(errc::unsupported, "[", row_of(op).name, "] numbers: this operation takes no number on the host");
-  }
-}
-
-/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++.
-constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
-                             const double* arguments) {
-  const Node& node = graph[id];
-  if (node.op == Op::constant) return node.value;
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
-  if (node.op == Op::extent)
-    return static_cast<double>(shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))]);
-  const double a = numbers[graph.operand(id, 0)];
-  const double b = node.arity > 1 ? numbers[graph.operand(id, 1)] : 0;
-  double result = 0;
-  if (node.op == Op::broadcast) {
-    result = a;
-  } else if (node.op == Op::select) {
-    result = a != 0 ? b : numbers[graph.operand(id, 2)];
-  } else if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
-    // A Scalar that is not known yet: no shape depends on it.
-    if (node.op == Op::div && b == 0 && (std::is_constant_evaluated() || !is_floating(node.dtype))) return 0;
-    result = row.fold(a, b);
-  } else if (!std::is_constant_evaluated()) {
-    result = run_time_number(node.op, a, b);
-  }
-  if (node.dtype == DType::bool_) return result != 0;
-  if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
-  return node.dtype == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
-}
-
-[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  const std::string at = node.source.text();
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       at.empty() ? "" : " at ", at);
-}
-
-class ShapeInference {
- public:
-  constexpr ShapeInference(const ProgramView& program, const double* numbers, std::vector<GraphShapes>& found)
-      : program_(program), numbers_(numbers), found_(found) {}
-
-  constexpr void infer(int g, const Shape* arguments) {
-    const GraphView graph = program_.graphs[g];
-    const std::vector<std::uint8_t> host = host_scalars(graph);
-    std::vector<Shape> shapes(static_cast<std::size_t>(graph.size));
-    std::vector<double> numbers(static_cast<std::size_t>(graph.size), 0);
-    for (int id = 0; id < graph.size; ++id) {
-      const Node& node = graph[id];
-      const auto at = static_cast<std::size_t>(id);
-      if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_);
-      } else if (node.op == Op::repeat) {
-        infer_body(graph, id, shapes);
-      } else if (node.op == Op::project) {
-        shapes[at] = projected(graph, id);
-      } else {
-        shapes[at] = row_of(node.op).shape({graph, id, shapes.data(), numbers.data(), arguments});
-        if (node.op == Op::argument && shapes[at].size() != node.rank)
-          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
-               ", and the program takes ", int{node.rank});
-      }
-    }
-    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
-    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
-  }
-
- private:
-  ProgramView program_;
-  const double* numbers_;
-  std::vector<GraphShapes>& found_;
-
-  constexpr void infer_body(const GraphView& graph, int id, const std::vector<Shape>& shapes) {
-    const Node& node = graph[id];
-    const Repeat repeat = Repeat::of(node);
-    std::int64_t layers = -1;
-    std::vector<Shape> arguments;
-    for (int i = 0; i < node.arity; ++i) {
-      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
-      if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
-        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
-        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
-        layers = shape[0];
-        shape.erase(0);
-      }
-      arguments.push_back(shape);
-    }
-    infer(node.index(), arguments.data());
-    found_[static_cast<std::size_t>(node.index())].layers = layers < 0 ? 1 : layers;
-  }
-
-  constexpr Shape projected(const GraphView& graph, int id) const {
-    const Node& repeat = graph.operand_node(id, 0);
-    const int output = dim_of(graph[id]), body = repeat.index();
-    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
-    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
-    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
-    return shape;
-  }
-};
-
-}  // namespace detail
-
-/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
-/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `structure` for stacked operands of different numbers of layers.
-constexpr std::vector<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
-                                                const double* numbers) {
-  std::vector<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
-  detail::ShapeInference(program, numbers, found).infer(0, arguments);
-  return found;
-}
-
-/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
-/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
-inline void evaluate_numbers(const GraphView& graph, const std::vector<std::uint8_t>& host,
-                             const std::vector<Shape>& shapes, const double* arguments, std::vector<double>& values) {
-  for (int id = 0; id < graph.size; ++id)
-    if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/links.hpp
-
-#ifndef TESSERA_PARTITION_LINKS_HPP
-#define TESSERA_PARTITION_LINKS_HPP
-
-namespace tessera {
-
-/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
-/// can split it.
-struct LinkFactor {
-  FactorKind kind = FactorKind::pass;
-  bool compound = false;
-  std::int64_t extent = 1;
-};
-
-/// A dim of an operand and the factors that it consists of, major first.
-struct LinkDim {
-  std::int32_t operand = 0;
-  std::int8_t dim = 0, count = 0;
-  std::int8_t factors[4]{};
-};
-
-struct LinkOperand {
-  std::int32_t node = -1;
-  std::int64_t bytes = 0;
-  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
-  bool output = false;
-  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
-};
-
-/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
-/// before outputs, in the order of the unit's.
-struct Link {
-  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
-  UnitKind kind = UnitKind::fused;
-  std::int32_t first_factor = 0, factor_count = 0;
-  std::int32_t first_operand = 0, operand_count = 0;
-  std::int32_t first_dim = 0, dim_count = 0;
-};
-
-/// The links of one graph.
-class Links {
- public:
-  Growable<Link> links;
-  Growable<LinkFactor> factors;
-  Growable<LinkOperand> operands;
-  Growable<LinkDim> dims;
-  Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
-
-  constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
-      : graph_(graph), found_(found) {
-    const auto count = static_cast<std::size_t>(units.count);
-    links.reserve(count);
-    factors.reserve(4 * count);
-    operands.reserve(4 * count);
-    dims.reserve(8 * count);
-    of_unit.reserve(count);
-    for (int u = 0; u < units.count; ++u) {
-      if (units[u].kind == UnitKind::repeat) {
-        of_unit.push_back(-1);
-        const int carried = Repeat::of(graph[units[u].root]).carried;
-        for (int k = 0; k < carried && k < units[u].output_count; ++k)
-          if (units.output(u, k).node >= 0) tie(u, units.input(u, k).node, units.output(u, k).node);
-      } else {
-        of_unit.push_back(static_cast<std::int32_t>(links.size()));
-        add_unit(units, u);
-      }
-    }
-  }
-
-  /// Two values of one shape that lie alike.
-  constexpr void tie(int unit, int from, int to) {
-    begin(unit, UnitKind::repeat);
-    const Node& node = graph_[to];
-    DimFactors own;
-    for (int d = 0; d < node.rank; ++d)
-      if (!node.is_unit(d) && !graph_[from].is_unit(d))
-        own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
-    add_operand(from, own, false);
-    add_operand(to, own, true);
-    finish();
-  }
-
-  constexpr const LinkOperand& operand(const Link& link, int i) const {
-    return operands[static_cast<std::size_t>(link.first_operand + i)];
-  }
-  constexpr const LinkFactor& factor(const Link& link, int f) const {
-    return factors[static_cast<std::size_t>(link.first_factor + f)];
-  }
-
- private:
-  GraphView graph_;
-  const GraphShapes& found_;
-
-  constexpr void begin(int unit, UnitKind kind) {
-    Link link;
-    link.unit = unit;
-    link.kind = kind;
-    link.first_factor = static_cast<std::int32_t>(factors.size());
-    link.first_operand = static_cast<std::int32_t>(operands.size());
-    link.first_dim = static_cast<std::int32_t>(dims.size());
-    links.push_back(link);
-  }
-  constexpr int add_factor(FactorKind kind) {
-    factors.push_back({kind, false, 1});
-    return static_cast<int>(factors.size()) - 1 - links.back().first_factor;
-  }
-
-  constexpr void add_operand(int node, const DimFactors& rule, bool output) {
-    const Link& link = links.back();
-    const Shape& shape = found_.shapes[static_cast<std::size_t>(node)];
-    LinkOperand operand;
-    operand.node = node;
-    operand.output = output;
-    operand.bytes = volume(shape) * static_cast<std::int64_t>(size_of(graph_[node].dtype));
-    operand.first_dim = static_cast<std::int32_t>(dims.size());
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-      const auto& list = rule.dims[d];
-      if (list.empty()) continue;
-      LinkDim made;
-      made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
-      made.dim = static_cast<std::int8_t>(d);
-      for (std::int8_t f : list) {
-        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
-        made.factors[made.count++] = f;
-        if (list.size() > 1)
-          factor.compound = true;
-        else if (shape[static_cast<std::size_t>(d)] > factor.extent)
-          factor.extent = shape[static_cast<std::size_t>(d)];
-      }
-      dims.push_back(made);
-    }
-    operand.dim_count = static_cast<std::int32_t>(dims.size()) - operand.first_dim;
-    operands.push_back(operand);
-  }
-
-  constexpr void finish() {
-    Link& link = links.back();
-    link.factor_count = static_cast<std::int32_t>(factors.size()) - link.first_factor;
-    link.operand_count = static_cast<std::int32_t>(operands.size()) - link.first_operand;
-    link.dim_count = static_cast<std::int32_t>(dims.size()) - link.first_dim;
-  }
-
-  constexpr void add_unit(const UnitsView& units, int u) {
-    const Unit& unit = units[u];
-    const UnitRule rule = unit_rule(graph_, units, u);
-    begin(u, unit.kind);
-    for (FactorKind kind : rule.kinds) add_factor(kind);
-    for (int i = 0; i < unit.input_count; ++i)
-      add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
-    for (int o = 0; o < unit.output_count; ++o)
-      add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
-    finish();
-    const Link& link = links.back();
-    if (unit.kind == UnitKind::fused) {
-      std::int32_t widest = 0;
-      for (int i = 0; i < link.operand_count; ++i)
-        if (operand(link, i).dim_count > widest) widest = operand(link, i).dim_count;
-      for (int i = 0; i < unit.input_count; ++i) {
-        LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
-        input.narrow = input.dim_count < widest;
-      }
-    }
-    if (graph_[unit.root].op == Op::rearrange) {
-      const Shape extents =
-          rows::factor_extents({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr});
-      for (int f = 0; f < link.factor_count; ++f)
-        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
-    }
-  }
-};
-
-/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
-constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
-  if (!factor.compound) return axes;
-  AxisList fit;
-  std::int64_t left = factor.extent;
-  for (std::uint8_t axis : axes) {
-    const int size = mesh.axis_size(axis);
-    if (left % size != 0) break;
-    left /= size;
-    fit.push_back(axis);
-  }
-  return fit;
-}
-
-/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
-/// Calls f(factor, axes) for factors that get any.
-template <class F>
-constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
-                          const Mesh& mesh, F&& f) {
-  if (dim.count == 1) return f(dim.factors[0], splitting(links.factor(link, dim.factors[0]), axes, mesh));
-  std::size_t next = 0;
-  for (int i = 0; i < dim.count; ++i) {
-    AxisList own;
-    std::int64_t left = links.factor(link, dim.factors[i]).extent;
-    while (next < axes.size() && left > 1 && left % mesh.axis_size(axes[next]) == 0) {
-      left /= mesh.axis_size(axes[next]);
-      own.push_back(axes[next++]);
-    }
-    if (!own.empty()) f(dim.factors[i], own);
-    if (left > 1) return;
-  }
-}
-
-/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
-template <class AxesOf>
-constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
-                             AxesOf&& axes_of) {
-  if (dim.count == 1) return axes_of(dim.factors[0]);
-  AxisList joined;
-  for (int i = 0; i < dim.count; ++i) {
-    std::int64_t left = links.factor(link, dim.factors[i]).extent;
-    for (std::uint8_t axis : axes_of(dim.factors[i])) {
-      left /= mesh.axis_size(axis);
-      if (joined.size() == AxisList::capacity()) return joined;
-      joined.push_back(axis);
-    }
-    if (left > 1) break;
-  }
-  return joined;
-}
-
-constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
-  if (shorter.size() > longer.size()) return false;
-  for (std::size_t i = 0; i < shorter.size(); ++i)
-    if (shorter[i] != longer[i]) return false;
-  return true;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/propagate.hpp
-
-#ifndef TESSERA_PARTITION_PROPAGATE_HPP
-#define TESSERA_PARTITION_PROPAGATE_HPP
-
-namespace tessera {
-
-/// How the values of one graph lie, as far as it is known.
-struct ValueShardings {
-  std::vector<Sharding> of;            ///< by node
-  std::vector<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
-  std::vector<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
-
-  constexpr ValueShardings() = default;
-  constexpr explicit ValueShardings(const GraphView& graph)
-      : fixed(static_cast<std::size_t>(graph.size), 0), argument(static_cast<std::size_t>(graph.size), 0) {
-    of.reserve(static_cast<std::size_t>(graph.size));
-    for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
-  }
-};
-
-/// Mesh axes that dims of a unit's operands give to one factor.
-struct FactorClaim {
-  AxisList axes;
-  std::uint8_t priority = 0;
-  bool argument = false;
-  FactorKind kind = FactorKind::pass;
-  std::int8_t factor = -1;
-  std::int64_t bytes = 0;  ///< of all operands that agree
-
-  /// Which claim wins where two can't both hold.
-  constexpr bool before(const FactorClaim& other) const {
-    if (priority != other.priority) return priority < other.priority;
-    if (argument != other.argument) return argument;
-    if (bytes != other.bytes) return bytes > other.bytes;
-    if (kind != other.kind) return kind < other.kind;
-    if (axes.size() != other.axes.size()) return axes.size() > other.axes.size();
-    return factor < other.factor;
-  }
-};
-
-/// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
-/// where the value is only read by something other than an elementwise computation: it is gathered there.
-class ClaimList {
- public:
-  std::vector<FactorClaim> claims;
-
-  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
-
-  constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
-    claims.clear();
-    for (int i = 0; i < link.operand_count; ++i) {
-      const LinkOperand& operand = links_.operand(link, i);
-      const auto node = static_cast<std::size_t>(operand.node);
-      const Sharding& sharding = values.of[node];
-      if (operand.narrow && !narrow_inputs) continue;
-      for (int d = 0; d < operand.dim_count; ++d) {
-        const LinkDim& dim = links_.dims[static_cast<std::size_t>(operand.first_dim + d)];
-        const AxisList& axes = sharding.dims[static_cast<int>(dim.dim)];
-        const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
-        if (axes.empty() || priority > max_priority) continue;
-        if (priority > 0 && !operand.output && (operand.narrow || reads_whole(link.kind))) continue;
-        const bool argument = values.argument[node] != 0 && priority == 0;
-        split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
-          const FactorKind kind = links_.factor(link, factor).kind;
-          if (own.empty() || kind == FactorKind::replicate) return;
-          add({own, priority, argument, kind, factor, operand.bytes});
-        });
-      }
-    }
-    sort();
-  }
-
-  /// Something other than an elementwise computation.
-  static constexpr bool reads_whole(UnitKind kind) {
-    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
-  }
-
- private:
-  const Links& links_;
-  const Mesh& mesh_;
-
-  constexpr void add(const FactorClaim& made) {
-    for (FactorClaim& claim : claims) {
-      if (claim.factor != made.factor || claim.priority != made.priority) continue;
-      if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;
-      if (made.axes.size() > claim.axes.size()) claim.axes = made.axes;
-      claim.argument = claim.argument || made.argument;
-      claim.bytes += made.bytes;
-      return;
-    }
-    claims.push_back(made);
-  }
-  constexpr void sort() {
-    for (std::size_t i = 1; i < claims.size(); ++i)
-      for (std::size_t k = i; k > 0 && claims[k].before(claims[k - 1]); --k) {
-        const FactorClaim moved = claims[k];
-        claims[k] = claims[k - 1];
-        claims[k - 1] = moved;
-      }
-  }
-};
-
-/// Spreads shardings along links, both ways, to a fixpoint: each value gets one sharding. Weaker claims never take an
-/// axis from stronger ones: dims to compute in go before dims to store in; within that, elementwise and layout units go
-/// before contractions, kept dims before summed ones, and whole operands before those that repeat.
-/// Source: the order follows Shardy's propagation strategy.
-class Propagation {
- public:
-  constexpr Propagation(const Links& links, const Mesh& mesh, ValueShardings& values)
-      : links_(links), mesh_(mesh), values_(values), claims_(links, mesh) {
-    find_readers();
-  }
-
-  /// Returns whether any sharding changed.
-  constexpr bool run() {
-    changed_ = false;
-    int level = 0;
-    while (level >= 0) {
-      mark_readers(level);
-      for (int stage = 0; stage < stages; ++stage) {
-        for (std::size_t l = 0; stage > 1 && l < dirty_.size(); ++l)
-          if (visited_[l] && enters(links_.links[l], stage)) dirty_[l] = 1;
-        settle(level, stage);
-      }
-      level = next_level(level);
-    }
-    return changed_;
-  }
-
- private:
-  static constexpr int stages = 4;  // whole pass-through, every pass-through, sums too, operands that repeat too
-  const Links& links_;
-  const Mesh& mesh_;
-  ValueShardings& values_;
-  ClaimList claims_;
-  std::vector<std::int32_t> reader_begin_, readers_;
-  std::vector<std::uint8_t> dirty_, visited_;
-  bool changed_ = false;
-
-  static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
-
-  constexpr void find_readers() {
-    reader_begin_.assign(values_.of.size() + 1, 0);
-    for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
-    for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
-    readers_.assign(links_.operands.size(), 0);
-    std::vector<std::int32_t> next = reader_begin_;
-    for (std::size_t l = 0; l < links_.links.size(); ++l)
-      for (int i = 0; i < links_.links[l].operand_count; ++i) {
-        std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];
-        readers_[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(l);
-      }
-  }
-
-  /// Whether a link can do more in this stage than in the one before.
-  constexpr bool enters(const Link& link, int stage) const {
-    if (stage == 2) {
-      for (int f = 0; f < link.factor_count; ++f)
-        if (links_.factor(link, f).kind == FactorKind::reduction) return true;
-    } else if (stage == 3) {
-      for (int i = 0; i < link.operand_count; ++i)
-        if (links_.operand(link, i).narrow) return true;
-    }
-    return false;
-  }
-
-  /// Only links of values that lie in some way at this level have anything to pass on.
-  constexpr void mark_readers(int level) {
-    dirty_.assign(links_.links.size(), 0);
-    visited_.assign(links_.links.size(), 0);
-    for (std::size_t node = 0; node < values_.of.size(); ++node) {
-      if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
-      for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
-        dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
-    }
-  }
-  static constexpr bool lies_at(const Sharding& sharding, int level) {
-    for (int d = 0; d < sharding.rank; ++d)
-      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
-    return false;
-  }
-
-  constexpr int next_level(int level) const {
-    int next = -1;
-    for (const Sharding& sharding : values_.of)
-      for (int d = 0; d < sharding.rank; ++d)
-        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
-          next = sharding.priority[d];
-    return next;
-  }
-
-  constexpr void settle(int level, int stage) {
-    bool moved = true, forward = true;
-    const std::size_t count = dirty_.size();
-    while (moved) {
-      moved = false;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t l = forward ? i : count - 1 - i;
-        if (!dirty_[l] || (stage == 0 && !elementwise(links_.links[l].kind))) continue;
-        dirty_[l] = 0;
-        visited_[l] = 1;
-        if (visit(links_.links[l], level, stage)) moved = true;
-      }
-      forward = !forward;
-    }
-  }
-
-  constexpr bool visit(const Link& link, int level, int stage) {
-    claims_.collect(link, values_, level, stage == 3);
-    bool moved = false;
-    for (const FactorClaim& claim : claims_.claims) {
-      if (claim.priority > 0 && yields(claim)) continue;
-      if (claim.kind == FactorKind::reduction && stage < 2) continue;
-      for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
-        const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
-        if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;
-      }
-    }
-    return moved;
-  }
-
-  /// A way to store gives an axis up where a computation uses it for something else.
-  constexpr bool yields(const FactorClaim& claim) const {
-    for (const FactorClaim& other : claims_.claims) {
-      if (other.priority >= claim.priority || other.factor == claim.factor) continue;
-      for (std::uint8_t axis : claim.axes)
-        if (other.axes.contains(axis)) return true;
-    }
-    return false;
-  }
-  static constexpr bool stands_behind(const LinkDim& dim, int factor) {
-    for (int i = 0; i < dim.count; ++i)
-      if (dim.factors[i] == factor) return true;
-    return false;
-  }
-
-  constexpr bool give(const Link& link, const LinkDim& dim, const FactorClaim& claim) {
-    const int node = links_.operand(link, dim.operand).node;
-    if (values_.fixed[static_cast<std::size_t>(node)]) return false;
-    Sharding& sharding = values_.of[static_cast<std::size_t>(node)];
-    const int d = dim.dim;
-    AxisList& own = sharding.dims[d];
-    const AxisList wanted = join_axes(links_, link, dim, mesh_, [&](int factor) {
-      if (factor == claim.factor) return splitting(links_.factor(link, factor), claim.axes, mesh_);
-      for (const FactorClaim& other : claims_.claims)
-        if (other.factor == factor && other.priority == claim.priority)
-          return splitting(links_.factor(link, factor), other.axes, mesh_);
-      return AxisList{};
-    });
-    if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
-    if (!own.empty() && sharding.priority[d] != claim.priority) return false;
-    bool moved = false;
-    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]); ++i) {
-      own.push_back(wanted[i]);
-      sharding.priority[d] = claim.priority;
-      moved = true;
-    }
-    if (!moved) return false;
-    changed_ = true;
-    const auto at = static_cast<std::size_t>(node);
-    for (std::int32_t r = reader_begin_[at]; r < reader_begin_[at + 1]; ++r)
-      dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
-    return true;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/partition/assign.hpp
 
 #ifndef TESSERA_PARTITION_ASSIGN_HPP
@@ -13374,225 +13912,6 @@ constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
 
 #endif
 
-// ---- tessera/partition/solve.hpp
-
-#ifndef TESSERA_PARTITION_SOLVE_HPP
-#define TESSERA_PARTITION_SOLVE_HPP
-
-namespace tessera {
-
-/// The sharding of one slice of a stacked value.
-constexpr Sharding without_layers(const Sharding& stacked) {
-  Sharding slice = replicated(stacked.rank - 1);
-  for (int d = 0; d < slice.rank; ++d) {
-    slice.dims[d] = stacked.dims[d + 1];
-    slice.priority[d] = stacked.priority[d + 1];
-  }
-  return slice;
-}
-
-/// The sharding of a stack of slices: layers are never split among devices.
-constexpr Sharding with_layers(const Sharding& slice) {
-  Sharding stacked = replicated(slice.rank + 1);
-  for (int d = 0; d < slice.rank; ++d) {
-    stacked.dims[d + 1] = slice.dims[d];
-    stacked.priority[d + 1] = slice.priority[d];
-  }
-  return stacked;
-}
-
-/// A sharding that the caller wants a result in.
-struct OutputRequest {
-  bool given = false;
-  Sharding sharding{};
-};
-
-/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
-/// is passed between a repeat and its body until nothing changes.
-class ShardingSolver {
- public:
-  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                           const std::vector<GraphShapes>& found)
-      : program_(program), units_(units), mesh_(mesh) {
-    values.resize(static_cast<std::size_t>(program.graph_count));
-    seeds_.resize(static_cast<std::size_t>(program.graph_count));
-    for (int g = 0; g < program.graph_count; ++g) {
-      links.emplace_back(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]);
-      argument_nodes_.push_back(find_arguments(program.graphs[g]));
-    }
-    tie_carried();
-  }
-
-  std::vector<ValueShardings> values;  ///< by graph
-  std::vector<Links> links;            ///< by graph
-
-  /// `arguments` by argument of the program; `requests` by output, or null.
-  constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
-    const GraphView graph = program_.main();
-    ValueShardings made = initial(0);
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::argument) {
-        made.of[size(id)] = arguments[graph[id].index()];
-        made.fixed[size(id)] = made.argument[size(id)] = 1;
-      }
-    if (requests)
-      for (int k = 0; k < graph.output_count; ++k) {
-        const int id = graph.outputs[k];
-        if (!requests[k].given || made.fixed[size(id)]) continue;
-        made.of[size(id)] = requests[k].sharding.without_unreduced();
-        made.fixed[size(id)] = 1;
-      }
-    values[0] = made;
-    settle(0);
-  }
-
-  /// The node of an argument of a graph, -1 when it is not used.
-  constexpr int argument_node(int g, int index) const {
-    const auto& nodes = argument_nodes_[size(g)];
-    return size(index) < nodes.size() ? nodes[size(index)] : -1;
-  }
-
-  /// How a body takes and gives carried value k.
-  constexpr Sharding carried(int body, int k) const {
-    const int node = argument_node(body, k);
-    const ValueShardings& inner = values[size(body)];
-    return inner.of[size(node >= 0 ? node : program_.graphs[body].outputs[k])];
-  }
-
- private:
-  ProgramView program_;
-  const UnitsView* units_;
-  const Mesh& mesh_;
-  std::vector<std::vector<std::int32_t>> argument_nodes_;
-  std::vector<ValueShardings> seeds_;
-  static constexpr int max_rounds = 8;
-
-  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
-
-  static constexpr std::vector<std::int32_t> find_arguments(const GraphView& graph) {
-    std::vector<std::int32_t> nodes;
-    for (int id = 0; id < graph.size; ++id) {
-      if (graph[id].op != Op::argument) continue;
-      while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
-      nodes[size(graph[id].index())] = id;
-    }
-    return nodes;
-  }
-
-  constexpr void tie_carried() {
-    for (int g = 0; g < program_.graph_count; ++g) {
-      const GraphView graph = program_.graphs[g];
-      for (int id = 0; id < graph.size; ++id) {
-        if (graph[id].op != Op::repeat) continue;
-        const int body = graph[id].index();
-        for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
-          const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
-          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
-            links[size(body)].tie(-1, from, to);
-        }
-      }
-    }
-  }
-
-  /// What a constraint asks for. Its errors name the user's line.
-  constexpr Sharding wanted(const Node& node) const {
-    try {
-      return resolve(program_.specs[node.index()], mesh_, node.rank);
-    } catch (const error& e) {
-      const std::string at = node.source.text();
-      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
-    }
-  }
-
-  /// Nothing known but the constraints.
-  constexpr ValueShardings initial(int g) const {
-    const GraphView graph = program_.graphs[g];
-    ValueShardings made(graph);
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::constraint) {
-        made.of[size(id)] = wanted(graph[id]);
-        made.fixed[size(id)] = 1;
-      }
-    return made;
-  }
-
-  constexpr void settle(int g) {
-    Propagation propagation(links[size(g)], mesh_, values[size(g)]);
-    bool repeats = false;
-    for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
-    for (int round = 0; round < max_rounds; ++round) {
-      propagation.run();
-      bool moved = false;
-      for (int u = 0; u < units_[g].count && repeats; ++u)
-        if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
-      if (!moved) return;
-    }
-  }
-
-  constexpr bool enter(int g, int u) {
-    const Repeat repeat = Repeat::of(program_.graphs[g][units_[g][u].root]);
-    const int body = program_.graphs[g][units_[g][u].root].index();
-    ValueShardings& outer = values[size(g)];
-    ValueShardings seeds = initial(body);
-    const int stacked_end = repeat.carried + repeat.stacked;
-    for (int i = 0; i < units_[g][u].input_count; ++i) {
-      const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
-      if (inside < 0) continue;
-      const bool stacked = i >= repeat.carried && i < stacked_end;
-      if (stacked && !outer.of[size(outside)].dims[0].empty())
-        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
-      seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
-      seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
-      seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
-    }
-    const GraphView inner = program_.graphs[body];
-    for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
-      const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
-      if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
-      seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
-    }
-    ValueShardings& found = values[size(body)];
-    if (!(seeds.of == seeds_[size(body)].of)) {
-      seeds_[size(body)] = seeds;
-      found = seeds;
-      settle(body);
-    }
-
-    bool moved = false;
-    for (int i = 0; i < units_[g][u].input_count; ++i) {
-      const int inside = argument_node(body, i);
-      if (inside < 0) continue;
-      const Sharding& own = found.of[size(inside)];
-      const bool stacked = i >= repeat.carried && i < stacked_end;
-      moved = extend(outer, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
-    }
-    for (int k = 0; k < units_[g][u].output_count; ++k) {
-      const int outside = units_[g].output(u, k).node;
-      if (outside < 0) continue;
-      const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
-      moved = extend(outer, outside, own) || moved;
-    }
-    return moved;
-  }
-
-  /// Gives a value outside what was found within, where it only adds to what is known.
-  static constexpr bool extend(ValueShardings& outer, int node, const Sharding& found) {
-    Sharding& own = outer.of[size(node)];
-    if (outer.fixed[size(node)] || own.rank != found.rank) return false;
-    bool more = false;
-    for (int d = 0; d < own.rank; ++d) {
-      if (!is_prefix(own.dims[d], found.dims[d])) return false;
-      more = more || found.dims[d].size() > own.dims[d].size();
-    }
-    if (more) own = found;
-    return more;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/partition/flow.hpp
 
 #ifndef TESSERA_PARTITION_FLOW_HPP
@@ -14012,6 +14331,8 @@ namespace tessera {
 struct PlanOptions {
   const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
   bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
+  /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
+  InlineVector<Name, max_axes> explicit_axes = {};
 };
 
 namespace detail {
@@ -14250,7 +14571,7 @@ class GraphPlanner {
 
   // ---- units
 
-  constexpr bool is_constraint(int node) const { return graph_[node].op == Op::constraint; }
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node].op).kind == OpKind::constraint; }
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
@@ -14548,7 +14869,7 @@ struct ArgumentInfo {
 /// `arguments` says of each argument how it lies, or which number it is.
 ///
 /// Errors: those of the rows for shapes that don't fit, `structure` for stacks of different depths, `unsupported` for a
-/// Stack whose layers are split among devices, `policy` for a reshard that the options forbid.
+/// Stack whose layers are split among devices, `policy` for what the options forbid.
 /// Source: factor propagation after Shardy; lazy reduction of partial values.
 constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
                          const ArgumentInfo* arguments, int argument_count, const PlanOptions& options = {}) {
@@ -14568,6 +14889,9 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     numbers.push_back(arguments[i].number);
   }
   const std::vector<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
+  unsigned explicit_axes = 0;
+  for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
+  if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);
   ShardingSolver solver(program, units, mesh, found);
   solver.solve(shardings.data(), options.outputs);
   Plan plan;
@@ -14910,6 +15234,574 @@ constexpr void verify_plan(const Plan& plan, const ProgramView& program, const U
 #define TESSERA_STATIC_HPP
 
 /// Planning, asserting and printing: traces, gradients, units and plans as constants. No threads, nothing to link.
+
+#endif
+
+// ---- tessera/tensor/local_shards.hpp
+
+#ifndef TESSERA_TENSOR_LOCAL_SHARDS_HPP
+#define TESSERA_TENSOR_LOCAL_SHARDS_HPP
+
+namespace tessera {
+
+/// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
+template <class T, int Rank> struct LocalShard {
+  using element = T;
+  static constexpr int rank = Rank;
+
+  int device = 0;
+  int replica_id = 0;       ///< which replica of its shard: devices with the same box count from 0, by their ids
+  Box box;                  ///< the indices of the whole tensor that it holds
+  std::span<const T> data;  ///< row-major; valid as long as a tensor that shares the memory lives
+};
+
+/// The shards of a tensor by device, from 0: a random-access range of LocalShard that keeps the tensor alive.
+template <class T, int Rank> class LocalShards {
+ public:
+  using value_type = LocalShard<T, Rank>;
+
+  class iterator {
+   public:
+    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_category = std::input_iterator_tag;  // elements are made when they are read
+    using value_type = LocalShard<T, Rank>;
+    using difference_type = std::ptrdiff_t;
+    using reference = value_type;
+    using pointer = void;
+
+    iterator() = default;
+    iterator(const TensorStorage* storage, difference_type device) : storage_(storage), device_(device) {}
+
+    value_type operator*() const { return LocalShards::at(*storage_, static_cast<int>(device_)); }
+    value_type operator[](difference_type n) const { return *(*this + n); }
+    iterator& operator++() { return *this += 1; }
+    iterator& operator--() { return *this -= 1; }
+    iterator operator++(int) { return std::exchange(*this, *this + 1); }
+    iterator operator--(int) { return std::exchange(*this, *this - 1); }
+    iterator& operator+=(difference_type n) {
+      device_ += n;
+      return *this;
+    }
+    iterator& operator-=(difference_type n) { return *this += -n; }
+    friend iterator operator+(iterator i, difference_type n) { return i += n; }
+    friend iterator operator+(difference_type n, iterator i) { return i += n; }
+    friend iterator operator-(iterator i, difference_type n) { return i -= n; }
+    friend difference_type operator-(const iterator& a, const iterator& b) { return a.device_ - b.device_; }
+    friend bool operator==(const iterator& a, const iterator& b) { return a.device_ == b.device_; }
+    friend auto operator<=>(const iterator& a, const iterator& b) { return a.device_ <=> b.device_; }
+
+   private:
+    const TensorStorage* storage_ = nullptr;
+    difference_type device_ = 0;
+  };
+
+  LocalShards() = default;
+  explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {}
+
+  iterator begin() const { return {storage_, 0}; }
+  iterator end() const { return {storage_, static_cast<std::ptrdiff_t>(size())}; }
+  std::size_t size() const { return storage_ ? static_cast<std::size_t>(storage_->mesh().size()) : 0; }
+  value_type operator[](std::size_t device) const { return at(*storage_, static_cast<int>(device)); }
+
+ private:
+  static value_type at(const TensorStorage& storage, int device) {
+    const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+    const Box& box = storage.box(shard);
+    const auto* data = static_cast<const T*>(storage.data(shard));
+    return {device,
+            tessera::replica_id(storage.mesh(), storage.sharding(), device),
+            box,
+            {data, static_cast<std::size_t>(volume(extents(box)))}};
+  }
+
+  ShardedTensor<T, Rank> tensor_;
+  const TensorStorage* storage_ = nullptr;
+};
+
+/// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
+template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
+  return LocalShards<T, Rank>(x);
+}
+
+/// "[0:4,2:6]".
+inline std::string text(const Box& box) {
+  std::string out = "[";
+  for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
+    out += concat_text(dim ? "," : "", box.begin[dim], ":", box.end[dim]);
+  return out + "]";
+}
+
+namespace detail {
+
+/// The shards by device, after checking that there is one a device and that each fits.
+template <class T, int Rank>
+std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
+                                             const std::string& where) {
+  const auto devices = static_cast<std::size_t>(storage.mesh().size());
+  std::vector<LocalShard<T, Rank>> sorted(devices);
+  std::vector<char> seen(devices, 0);
+  for (const LocalShard<T, Rank>& shard : given) {
+    const auto device = static_cast<std::size_t>(shard.device);
+    if (shard.device < 0 || device >= devices)
+      fail(errc::host_data, "[from_local_shards] device: ", shard.device, " is not one of ", storage.mesh().text(),
+           where);
+    if (seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: two for ", shard.device, where);
+    seen[device] = 1;
+    const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
+    if (shard.box.begin.size() == box.begin.size() && !(shard.box == box))
+      fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
+           text(box), " expected for ", layout_text(storage), where);
+    if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))
+      fail(errc::host_data, "[from_local_shards] element count of device ", shard.device, ": ", shard.data.size(),
+           " values for ", text(box), ", which has ", volume(extents(box)), ", of ", layout_text(storage), where);
+    sorted[device] = shard;
+  }
+  for (std::size_t device = 0; device < devices; ++device)
+    if (!seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: none for ", device, where);
+  return sorted;
+}
+
+}  // namespace detail
+
+/// A tensor from what each device holds, as local_shards gives it: one shard a device, in any order. Boxes may be left
+/// out; those that are given are checked. Replicas are equal bit for bit, and stored once.
+/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+template <class Shards>
+auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
+                       std::source_location at = std::source_location::current()) {
+  using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
+  using T = typename Shard::element;
+  const std::string where = detail::at_text(at);
+  const StoragePtr storage = detail::allocate("from_local_shards", dtype_v<T>, shape, Shard::rank, mesh, spec, at);
+  const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
+
+  const ShardGrid grid = storage->grid();
+  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device that each shard is taken from
+  std::vector<int> shard_of;
+  std::int64_t elements = 0;
+  for (int device = 0; device < mesh.size(); ++device) {
+    const int shard = grid.index_of(mesh.coordinates_of(device));
+    shard_of.push_back(shard);
+    if (int& source = first[static_cast<std::size_t>(shard)]; source < 0) source = device;
+    elements += static_cast<std::int64_t>(sorted[static_cast<std::size_t>(device)].data.size());
+  }
+  const Cost each = Cost::bytes(2.0 * static_cast<double>(sizeof(T)) * static_cast<double>(elements) /
+                                static_cast<double>(mesh.size()));
+  parallel_for(mesh.size(), each, [&](std::int64_t i) {
+    const auto device = static_cast<std::size_t>(i);
+    const auto& data = sorted[device].data;
+    const int source = first[static_cast<std::size_t>(shard_of[device])];
+    if (data.empty()) return;
+    if (source == static_cast<int>(device))
+      std::memcpy(storage->data(shard_of[device]), data.data(), data.size_bytes());
+    else if (const auto& other = sorted[static_cast<std::size_t>(source)].data;
+             other.data() != data.data() && std::memcmp(other.data(), data.data(), data.size_bytes()) != 0)
+      fail(errc::host_data, "[from_local_shards] equal replicas: devices ", source, " and ", i, " differ in ",
+           text(storage->box(shard_of[device])), " of ", layout_text(*storage), where);
+  });
+  return tensor_of<T, Shard::rank>(storage);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/local_tensor.hpp
+
+#ifndef TESSERA_TENSOR_LOCAL_TENSOR_HPP
+#define TESSERA_TENSOR_LOCAL_TENSOR_HPP
+
+namespace tessera {
+
+/// An array of its own on each device of a mesh: row-major, of one element type and rank, of any shape. What a tensor
+/// is to a program written for one device of many. A value: copies share memory, which nobody writes to afterwards.
+template <Element T, int Rank> class LocalTensor {
+ public:
+  using element = T;
+  static constexpr int rank = Rank;
+
+  /// The array of one device. Devices with replicas may share one.
+  struct Piece {
+    Shape shape;
+    const T* data = nullptr;
+    IntrusivePtr<RefCounted> owner;
+
+    std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
+  };
+
+  LocalTensor() = default;
+  /// Makes the piece of each device with make(device).
+  template <class Make> LocalTensor(const Mesh& mesh, Make&& make) : mesh_(mesh) {
+    pieces_.reserve(static_cast<std::size_t>(mesh.size()));
+    for (int device = 0; device < mesh.size(); ++device) pieces_.push_back(make(device));
+  }
+
+  const Mesh& mesh() const { return mesh_; }
+  int size() const { return static_cast<int>(pieces_.size()); }
+  const Piece& operator[](int device) const { return pieces_[static_cast<std::size_t>(device)]; }
+  const Shape& shape(int device) const { return (*this)[device].shape; }
+  std::span<const T> values(int device) const { return (*this)[device].values(); }
+
+  /// Memory for a piece, to be filled through the pointer before it is shared.
+  static std::pair<Piece, T*> allocate(const Shape& shape) {
+    const auto buffer = Buffer::allocate(volume(shape) * static_cast<std::int64_t>(sizeof(T)));
+    T* const data = buffer->template as<T>();
+    return {Piece{shape, data, IntrusivePtr<RefCounted>(buffer.get())}, data};
+  }
+  static Piece piece(const Shape& shape, std::span<const T> values) {
+    auto [made, data] = allocate(shape);
+    if (static_cast<std::int64_t>(values.size()) != volume(shape))
+      fail(errc::host_data, "[local] element count: ", values.size(), " values for ", shape_text(dtype_v<T>, shape));
+    for (const T& value : values) *data++ = value;
+    return made;
+  }
+
+ private:
+  Mesh mesh_{};
+  std::vector<Piece> pieces_;
+};
+
+/// What each device holds of a tensor, without a copy.
+template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTensor<T, Rank>& x) {
+  const TensorStorage& storage = storage_of(x);
+  const ShardGrid grid = storage.grid();
+  return LocalTensor<T, Rank>(storage.mesh(), [&](int device) {
+    const int shard = grid.index_of(storage.mesh().coordinates_of(device));
+    return typename LocalTensor<T, Rank>::Piece{extents(storage.box(shard)), static_cast<const T*>(storage.data(shard)),
+                                                x.storage()};
+  });
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/least_cost_path.hpp
+
+#ifndef TESSERA_PARTITION_LEAST_COST_PATH_HPP
+#define TESSERA_PARTITION_LEAST_COST_PATH_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Dijkstra's search over all shardings of a tensor: bytes on the wire first, then the number of collectives.
+class LeastCostPath {
+ public:
+  std::vector<CollectiveInfo> steps;
+
+  LeastCostPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
+      : shape_(shape), dtype_(dtype), mesh_(mesh), to_(to.without_priority()) {
+    reach(from.without_priority(), {}, -1, {});
+    for (;;) {
+      const int at = cheapest();
+      if (at < 0)
+        fail(errc::graph_invalid,
+             "[reshard] path: a value can't become partial, or the shardings have different ranks");
+      if (lies_alike(places_[size(at)].sharding, to_)) {
+        collect(at);
+        return;
+      }
+      places_[size(at)].settled = true;
+      const Sharding here = places_[size(at)].sharding;  // the list of places grows
+      slices(here, at);
+      gathers_and_exchanges(here, at);
+      reductions(here, at);
+      permutations(here, at);
+    }
+  }
+
+ private:
+  struct Cost {
+    std::int64_t bytes = 0;
+    int collectives = 0;
+    friend bool operator<(const Cost& a, const Cost& b) {
+      return a.bytes < b.bytes || (a.bytes == b.bytes && a.collectives < b.collectives);
+    }
+  };
+  struct Place {
+    Sharding sharding;
+    Cost cost;
+    int before = -1;
+    CollectiveInfo step;
+    bool settled = false;
+  };
+  const Shape& shape_;
+  DType dtype_;
+  const Mesh& mesh_;
+  Sharding to_;
+  std::vector<Place> places_;
+
+  static std::size_t size(int i) { return static_cast<std::size_t>(i); }
+  std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, dtype_); }
+
+  int cheapest() const {
+    int best = -1;
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      if (!places_[i].settled && (best < 0 || places_[i].cost < places_[size(best)].cost)) best = static_cast<int>(i);
+    return best;
+  }
+  void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step) {
+    for (Place& place : places_) {
+      if (!lies_alike(place.sharding, sharding)) continue;
+      if (!place.settled && cost < place.cost) {
+        place.cost = cost;
+        place.before = before;
+        place.step = step;
+      }
+      return;
+    }
+    places_.push_back({sharding, cost, before, step, false});
+  }
+  void move(int at, const Sharding& sharding, Collective kind, unsigned axes, std::int64_t payload) {
+    CollectiveInfo made;
+    made.kind = kind;
+    made.axes = static_cast<std::uint16_t>(axes);
+    made.dtype = dtype_;
+    made.payload_bytes = payload;
+    made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
+    Cost cost = places_[size(at)].cost;
+    cost.bytes += made.wire_bytes;
+    // A slice moves nothing, but of two ways that move the same the one without it is plainer.
+    cost.collectives += kind == Collective::slice ? 1 : 1000;
+    reach(sharding, cost, at, made);
+  }
+  void collect(int at) {
+    std::vector<CollectiveInfo> reversed;
+    for (; places_[size(at)].before >= 0; at = places_[size(at)].before) reversed.push_back(places_[size(at)].step);
+    steps.assign(reversed.rbegin(), reversed.rend());
+  }
+
+  void slices(const Sharding& s, int at) {
+    for (int axis = 0; axis < mesh_.rank(); ++axis)
+      for (int d = 0; d < s.rank && !s.uses(axis); ++d) {
+        if (s.dims[d].size() == AxisList::capacity()) continue;
+        Sharding made = s;
+        made.dims[d].push_back(static_cast<std::uint8_t>(axis));
+        move(at, made, Collective::slice, 1u << axis, bytes(made));
+      }
+  }
+  /// The last axes of a dim: to nowhere, or to the end of another dim.
+  void gathers_and_exchanges(const Sharding& s, int at) {
+    for (int d = 0; d < s.rank; ++d) {
+      Sharding made = s;
+      unsigned axes = 0;
+      while (!made.dims[d].empty()) {
+        axes |= 1u << made.dims[d].back();
+        made.dims[d].pop_back();
+        move(at, made, Collective::all_gather, axes, bytes(made));
+        const std::size_t kept = made.dims[d].size(), moved = s.dims[d].size() - kept;
+        for (int to = 0; to < s.rank; ++to) {
+          if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
+          Sharding exchanged = made;
+          for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
+          move(at, exchanged, Collective::all_to_all, axes, bytes(s) * devices_on(mesh_, axes));
+        }
+      }
+    }
+  }
+  void reductions(const Sharding& s, int at) {
+    const unsigned pending = s.unreduced & ~unsigned{to_.unreduced};
+    for (unsigned axes = pending; axes != 0; axes = (axes - 1) & pending) {
+      Sharding made = s;
+      made.unreduced = static_cast<std::uint16_t>(s.unreduced & ~axes);
+      move(at, made, Collective::all_reduce, axes, bytes(s));
+      for (int d = 0; d < s.rank; ++d) scatter(s, made, d, axes, axes, at);
+    }
+  }
+  /// Onto the end of a dim, in every order of the axes.
+  void scatter(const Sharding& s, const Sharding& made, int d, unsigned left, unsigned axes, int at) {
+    if (left == 0) return move(at, made, Collective::reduce_scatter, axes, bytes(s));
+    if (made.dims[d].size() == AxisList::capacity()) return;
+    for (int axis = 0; axis < mesh_.rank(); ++axis) {
+      if (!(left >> axis & 1u)) continue;
+      Sharding next = made;
+      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
+      scatter(s, next, d, left & ~(1u << axis), axes, at);
+    }
+  }
+  /// Every sharding with as many shards of each dim: devices swap what they have.
+  void permutations(const Sharding& s, int at) {
+    Sharding empty = s;
+    for (int d = 0; d < s.rank; ++d) empty.dims[d] = {};
+    permute(s, empty, 0, 1, at);
+  }
+  void permute(const Sharding& s, const Sharding& made, int d, int count, int at) {
+    if (d == s.rank) {
+      if (lies_alike(made, s)) return;
+      unsigned axes = 0;
+      for (int dim = 0; dim < s.rank; ++dim)
+        for (std::size_t i = 0; i < s.dims[dim].size() || i < made.dims[dim].size(); ++i) {
+          const int before = i < s.dims[dim].size() ? s.dims[dim][i] : -1;
+          const int after = i < made.dims[dim].size() ? made.dims[dim][i] : -1;
+          if (before == after) continue;
+          if (before >= 0) axes |= 1u << before;
+          if (after >= 0) axes |= 1u << after;
+        }
+      return move(at, made, Collective::permute, axes, bytes(s));
+    }
+    const int wanted = shard_count(s, mesh_, d);
+    if (count == wanted) permute(s, made, d + 1, 1, at);
+    if (made.dims[d].size() == AxisList::capacity()) return;
+    for (int axis = 0; axis < mesh_.rank(); ++axis) {
+      const int n = mesh_.axis_size(axis);
+      if (made.uses(axis) || n == 1 || wanted % (count * n) != 0) continue;
+      Sharding next = made;
+      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
+      permute(s, next, d, count * n, at);
+    }
+  }
+};
+
+}  // namespace detail
+
+/// The collectives between two shardings that send the fewest bytes there are, and among those the fewest. It looks at
+/// every sharding on the way, so plans, which have to be made in no time, use reshard_path instead; on meshes of more
+/// than three axes, or of tensors of more than four dims, so does this.
+inline std::vector<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh,
+                                                   const Sharding& from, const Sharding& to) {
+  if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
+  return detail::LeastCostPath(shape, dtype, mesh, from, to).steps;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/reshard.hpp
+
+#ifndef TESSERA_TENSOR_RESHARD_HPP
+#define TESSERA_TENSOR_RESHARD_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Copies a value into shards of another layout, on any mesh.
+inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
+  std::vector<runtime::ShardRef> sources, destinations;
+  for (int shard = 0; shard < from.shard_count(); ++shard)
+    sources.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
+  for (int shard = 0; shard < to.shard_count(); ++shard)
+    destinations.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
+  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
+}
+
+/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
+inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
+  CommunicationScope* const scope = CommunicationScope::innermost();
+  if (scope == nullptr) return;
+  std::vector<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), from.mesh(), from.sharding(), to);
+  for (CollectiveInfo& collective : path) {
+    collective.source = Source::from(at);
+    collective.why = "reshard";
+  }
+  scope->permit(
+      [&](auto&& f) {
+        for (const CollectiveInfo& collective : path) f(collective, 1);
+      },
+      [](const CollectiveInfo&) {});
+  for (const CollectiveInfo& collective : path) scope->add(from.mesh(), collective);
+}
+
+}  // namespace detail
+
+/// The same value in another layout, on the same mesh or another. The same layout shares the memory of `x`.
+/// Communication: the least that takes the one layout to the other. Devices of another mesh are sent what they hold,
+/// which a CommunicationScope does not count.
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
+                               std::source_location at = std::source_location::current()) {
+  const TensorStorage& from = storage_of(x);
+  const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
+  if (from.mesh() == mesh && from.sharding() == sharding) return x;
+  if (from.mesh() == mesh) detail::count_reshard(from, sharding, at);
+  const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
+  detail::copy_shards(from, *to);
+  return tensor_of<T, Rank>(to);
+}
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
+                               std::source_location at = std::source_location::current()) {
+  return reshard(x, storage_of(x).mesh(), spec, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/annotation.hpp
+
+#ifndef TESSERA_TENSOR_ANNOTATION_HPP
+#define TESSERA_TENSOR_ANNOTATION_HPP
+
+namespace tessera {
+
+/// Lays a tensor out, in place, and returns it. Nothing happens when it lies that way. A tensor that is replicated may
+/// be laid out in any way, on any mesh; one that is split has to be cleared first, or is given to ts::reshard.
+/// Errors: `annotation` for a tensor that is split in another way; those of `resolve`.
+/// Communication: none within a mesh, as each device keeps a part of what it has.
+template <class T, int Rank>
+ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
+                                      std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  const Sharding wanted = detail::resolve_at("mark_sharding", spec, mesh, Rank, at);
+  if (storage.mesh() == mesh && storage.sharding() == wanted) return x;
+  if (!storage.sharding().is_replicated())
+    fail(errc::annotation, "[mark_sharding] existing annotation must be cleared first: ", layout_text(storage), " on ",
+         storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), detail::at_text(at));
+  x = reshard(x, mesh, spec, at);
+  return x;
+}
+template <class T, int Rank>
+ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
+                                      std::source_location at = std::source_location::current()) {
+  const Mesh mesh = storage_of(x).mesh();
+  return mark_sharding(x, mesh, spec, at);
+}
+
+/// Replicates a tensor on its mesh, in place, and returns it. Communication: all-gathers, unless it is replicated.
+template <class T, int Rank>
+ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x,
+                                       std::source_location at = std::source_location::current()) {
+  x = reshard(x, PartitionSpec{}, at);
+  return x;
+}
+
+/// The shards of a tensor as arrays of their own, one a device, for code that is written for one device of many. No
+/// copy, no communication. Errors: `annotation` for a tensor that is not split.
+template <class T, int Rank>
+LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x,
+                                            std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  if (storage.sharding().is_replicated())
+    fail(errc::annotation, "[enable_manual_sharding] split tensor: ", layout_text(storage), " is replicated",
+         detail::at_text(at));
+  return local_tensor(x);
+}
+
+/// The tensor of a full shape whose shards these arrays are. Replicas are equal bit for bit.
+/// Errors: `host_data` for an array of another shape than its shard, and for replicas that differ. No communication.
+template <class T, int Rank>
+ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, const PartitionSpec& spec,
+                                               const Shape& full_shape,
+                                               std::source_location at = std::source_location::current()) {
+  detail::check_shape("disable_manual_sharding", dtype_v<T>, full_shape, Rank, at);
+  const Sharding sharding = detail::resolve_at("disable_manual_sharding", spec, x.mesh(), Rank, at);
+  std::vector<LocalShard<T, Rank>> shards;
+  for (int device = 0; device < x.size(); ++device) {
+    const Box box = shard_box(full_shape, sharding, x.mesh(), x.mesh().coordinates_of(device));
+    if (!(extents(box) == x.shape(device)))
+      fail(errc::host_data, "[disable_manual_sharding] shape on device ", device, ": ",
+           shape_text(dtype_v<T>, x.shape(device)), ", and its shard ", text(box), " of ",
+           shape_text(dtype_v<T>, full_shape), text(sharding, x.mesh()), " is ", shape_text(dtype_v<T>, extents(box)),
+           detail::at_text(at));
+    shards.push_back({device, 0, box, x.values(device)});
+  }
+  return from_local_shards(x.mesh(), spec, full_shape, shards, at);
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -21481,7 +22373,8 @@ class ProgramCache {
  public:
   explicit ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {}
 
-  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments) {
+  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments,
+                            const PlanOptions& options = {}) {
     std::uint64_t key = mesh.hash();
     for (const ArgumentInfo& a : arguments) {
       key = hash_mix(key, a.sharding.hash());
@@ -21490,14 +22383,17 @@ class ProgramCache {
     }
     const std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) {
-      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments)) continue;
+      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments) ||
+          !same(entry.options, options))
+        continue;
       ++statistics_.hits;
       return *entry.executable;
     }
     ++statistics_.misses;
-    Plan plan =
-        make_plan(compiled_.program, compiled_.units, mesh, arguments.data(), static_cast<int>(arguments.size()));
-    entries_.push_back({key, mesh, arguments, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
+    Plan plan = make_plan(compiled_.program, compiled_.units, mesh, arguments.data(),
+                          static_cast<int>(arguments.size()), options);
+    entries_.push_back(
+        {key, mesh, arguments, options, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
     return *entries_.back().executable;
   }
   CacheStatistics statistics() const {
@@ -21511,6 +22407,7 @@ class ProgramCache {
     std::uint64_t key;
     Mesh mesh;
     std::vector<ArgumentInfo> arguments;
+    PlanOptions options;
     std::unique_ptr<runtime::Executable> executable;
   };
   CompiledProgram compiled_;
@@ -21518,6 +22415,10 @@ class ProgramCache {
   CacheStatistics statistics_;
   mutable std::mutex mutex_;
 
+  static bool same(const PlanOptions& a, const PlanOptions& b) {
+    return a.outputs == b.outputs && a.forbid_unasked_reshards == b.forbid_unasked_reshards &&
+           a.explicit_axes == b.explicit_axes;
+  }
   static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
     for (std::size_t i = 0; i < a.size(); ++i)
       if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || a[i].number != b[i].number) return false;
@@ -21680,11 +22581,12 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
 }
 
 /// The executable for these leaves.
-template <class Traced> runtime::Executable& executable_for(const std::vector<Leaf>& leaves) {
+template <class Traced>
+runtime::Executable& executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   ProgramCache& cache = cache_of<Traced>();
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
-  return cache.find(mesh, infos);
+  return cache.find(mesh, infos, options);
 }
 
 template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
@@ -21833,7 +22735,8 @@ template <class A> using argument_t = std::remove_cvref_t<decltype(as_argument(s
 /// A function traced by the compiler, planned for the shapes and shardings it is called with, and run.
 template <class F> class Compiled {
  public:
-  constexpr explicit Compiled(Source source = {}) : source_(source) {}
+  constexpr explicit Compiled(Source source = {}, const PlanOptions& options = {})
+      : source_(source), options_(options) {}
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
@@ -21876,6 +22779,7 @@ template <class F> class Compiled {
 
  private:
   Source source_;
+  PlanOptions options_;
 
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
@@ -21886,7 +22790,7 @@ template <class F> class Compiled {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);
       leaves = std::move(collect.leaves);
-      return detail::executable_for<T>(leaves);
+      return detail::executable_for<T>(leaves, options_);
     } catch (const error& e) {
       detail::rethrow_with_line(e, in_a_call, source_);
     }
@@ -21919,10 +22823,14 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 
 /// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
 /// by the C++ compiler, to record what it computes.
-template <class F> constexpr Compiled<F> compile(F, Here at = Here::current()) {
+/// `options` say what a plan of it must not do.
+template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   static_assert(std::is_empty_v<F>,
                 "tessera: a compiled function must not capture anything; pass what it needs as arguments");
-  return Compiled<F>(Source::from(at));
+  return Compiled<F>(Source::from(at), options);
+}
+template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current()) {
+  return compile(f, PlanOptions{}, at);
 }
 
 }  // namespace tessera
@@ -21990,175 +22898,6 @@ T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_lo
   T value{};
   detail::copy_to_host(storage, &value);
   return value;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/tensor/local_shards.hpp
-
-#ifndef TESSERA_TENSOR_LOCAL_SHARDS_HPP
-#define TESSERA_TENSOR_LOCAL_SHARDS_HPP
-
-namespace tessera {
-
-/// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
-template <class T, int Rank> struct LocalShard {
-  using element = T;
-  static constexpr int rank = Rank;
-
-  int device = 0;
-  int replica_id = 0;       ///< which replica of its shard: devices with the same box count from 0, by their ids
-  Box box;                  ///< the indices of the whole tensor that it holds
-  std::span<const T> data;  ///< row-major; valid as long as a tensor that shares the memory lives
-};
-
-/// The shards of a tensor by device, from 0: a random-access range of LocalShard that keeps the tensor alive.
-template <class T, int Rank> class LocalShards {
- public:
-  using value_type = LocalShard<T, Rank>;
-
-  class iterator {
-   public:
-    using iterator_concept = std::random_access_iterator_tag;
-    using iterator_category = std::input_iterator_tag;  // elements are made when they are read
-    using value_type = LocalShard<T, Rank>;
-    using difference_type = std::ptrdiff_t;
-    using reference = value_type;
-    using pointer = void;
-
-    iterator() = default;
-    iterator(const TensorStorage* storage, difference_type device) : storage_(storage), device_(device) {}
-
-    value_type operator*() const { return LocalShards::at(*storage_, static_cast<int>(device_)); }
-    value_type operator[](difference_type n) const { return *(*this + n); }
-    iterator& operator++() { return *this += 1; }
-    iterator& operator--() { return *this -= 1; }
-    iterator operator++(int) { return std::exchange(*this, *this + 1); }
-    iterator operator--(int) { return std::exchange(*this, *this - 1); }
-    iterator& operator+=(difference_type n) {
-      device_ += n;
-      return *this;
-    }
-    iterator& operator-=(difference_type n) { return *this += -n; }
-    friend iterator operator+(iterator i, difference_type n) { return i += n; }
-    friend iterator operator+(difference_type n, iterator i) { return i += n; }
-    friend iterator operator-(iterator i, difference_type n) { return i -= n; }
-    friend difference_type operator-(const iterator& a, const iterator& b) { return a.device_ - b.device_; }
-    friend bool operator==(const iterator& a, const iterator& b) { return a.device_ == b.device_; }
-    friend auto operator<=>(const iterator& a, const iterator& b) { return a.device_ <=> b.device_; }
-
-   private:
-    const TensorStorage* storage_ = nullptr;
-    difference_type device_ = 0;
-  };
-
-  LocalShards() = default;
-  explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {}
-
-  iterator begin() const { return {storage_, 0}; }
-  iterator end() const { return {storage_, static_cast<std::ptrdiff_t>(size())}; }
-  std::size_t size() const { return storage_ ? static_cast<std::size_t>(storage_->mesh().size()) : 0; }
-  value_type operator[](std::size_t device) const { return at(*storage_, static_cast<int>(device)); }
-
- private:
-  static value_type at(const TensorStorage& storage, int device) {
-    const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
-    const Box& box = storage.box(shard);
-    const auto* data = static_cast<const T*>(storage.data(shard));
-    return {device,
-            tessera::replica_id(storage.mesh(), storage.sharding(), device),
-            box,
-            {data, static_cast<std::size_t>(volume(extents(box)))}};
-  }
-
-  ShardedTensor<T, Rank> tensor_;
-  const TensorStorage* storage_ = nullptr;
-};
-
-/// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
-template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
-  return LocalShards<T, Rank>(x);
-}
-
-/// "[0:4,2:6]".
-inline std::string text(const Box& box) {
-  std::string out = "[";
-  for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
-    out += concat_text(dim ? "," : "", box.begin[dim], ":", box.end[dim]);
-  return out + "]";
-}
-
-namespace detail {
-
-/// The shards by device, after checking that there is one a device and that each fits.
-template <class T, int Rank>
-std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
-                                             const std::string& where) {
-  const auto devices = static_cast<std::size_t>(storage.mesh().size());
-  std::vector<LocalShard<T, Rank>> sorted(devices);
-  std::vector<char> seen(devices, 0);
-  for (const LocalShard<T, Rank>& shard : given) {
-    const auto device = static_cast<std::size_t>(shard.device);
-    if (shard.device < 0 || device >= devices)
-      fail(errc::host_data, "[from_local_shards] device: ", shard.device, " is not one of ", storage.mesh().text(),
-           where);
-    if (seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: two for ", shard.device, where);
-    seen[device] = 1;
-    const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
-    if (shard.box.begin.size() == box.begin.size() && !(shard.box == box))
-      fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
-           text(box), " expected for ", layout_text(storage), where);
-    if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))
-      fail(errc::host_data, "[from_local_shards] element count of device ", shard.device, ": ", shard.data.size(),
-           " values for ", text(box), ", which has ", volume(extents(box)), ", of ", layout_text(storage), where);
-    sorted[device] = shard;
-  }
-  for (std::size_t device = 0; device < devices; ++device)
-    if (!seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: none for ", device, where);
-  return sorted;
-}
-
-}  // namespace detail
-
-/// A tensor from what each device holds, as local_shards gives it: one shard a device, in any order. Boxes may be left
-/// out; those that are given are checked. Replicas are equal bit for bit, and stored once.
-/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
-template <class Shards>
-auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
-                       std::source_location at = std::source_location::current()) {
-  using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
-  using T = typename Shard::element;
-  const std::string where = detail::at_text(at);
-  const StoragePtr storage = detail::allocate("from_local_shards", dtype_v<T>, shape, Shard::rank, mesh, spec, at);
-  const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
-
-  const ShardGrid grid = storage->grid();
-  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device that each shard is taken from
-  std::vector<int> shard_of;
-  std::int64_t elements = 0;
-  for (int device = 0; device < mesh.size(); ++device) {
-    const int shard = grid.index_of(mesh.coordinates_of(device));
-    shard_of.push_back(shard);
-    if (int& source = first[static_cast<std::size_t>(shard)]; source < 0) source = device;
-    elements += static_cast<std::int64_t>(sorted[static_cast<std::size_t>(device)].data.size());
-  }
-  const Cost each = Cost::bytes(2.0 * static_cast<double>(sizeof(T)) * static_cast<double>(elements) /
-                                static_cast<double>(mesh.size()));
-  parallel_for(mesh.size(), each, [&](std::int64_t i) {
-    const auto device = static_cast<std::size_t>(i);
-    const auto& data = sorted[device].data;
-    const int source = first[static_cast<std::size_t>(shard_of[device])];
-    if (data.empty()) return;
-    if (source == static_cast<int>(device))
-      std::memcpy(storage->data(shard_of[device]), data.data(), data.size_bytes());
-    else if (const auto& other = sorted[static_cast<std::size_t>(source)].data;
-             other.data() != data.data() && std::memcmp(other.data(), data.data(), data.size_bytes()) != 0)
-      fail(errc::host_data, "[from_local_shards] equal replicas: devices ", source, " and ", i, " differ in ",
-           text(storage->box(shard_of[device])), " of ", layout_text(*storage), where);
-  });
-  return tensor_of<T, Shard::rank>(storage);
 }
 
 }  // namespace tessera
@@ -22419,260 +23158,6 @@ template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>&
 /// As to_string. This header does not include <ostream>; who has a stream has.
 template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/least_cost_path.hpp
-
-#ifndef TESSERA_PARTITION_LEAST_COST_PATH_HPP
-#define TESSERA_PARTITION_LEAST_COST_PATH_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Dijkstra's search over all shardings of a tensor: bytes on the wire first, then the number of collectives.
-class LeastCostPath {
- public:
-  std::vector<CollectiveInfo> steps;
-
-  LeastCostPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
-      : shape_(shape), dtype_(dtype), mesh_(mesh), to_(to.without_priority()) {
-    reach(from.without_priority(), {}, -1, {});
-    for (;;) {
-      const int at = cheapest();
-      if (at < 0)
-        fail(errc::graph_invalid,
-             "[reshard] path: a value can't become partial, or the shardings have different ranks");
-      if (lies_alike(places_[size(at)].sharding, to_)) {
-        collect(at);
-        return;
-      }
-      places_[size(at)].settled = true;
-      const Sharding here = places_[size(at)].sharding;  // the list of places grows
-      slices(here, at);
-      gathers_and_exchanges(here, at);
-      reductions(here, at);
-      permutations(here, at);
-    }
-  }
-
- private:
-  struct Cost {
-    std::int64_t bytes = 0;
-    int collectives = 0;
-    friend bool operator<(const Cost& a, const Cost& b) {
-      return a.bytes < b.bytes || (a.bytes == b.bytes && a.collectives < b.collectives);
-    }
-  };
-  struct Place {
-    Sharding sharding;
-    Cost cost;
-    int before = -1;
-    CollectiveInfo step;
-    bool settled = false;
-  };
-  const Shape& shape_;
-  DType dtype_;
-  const Mesh& mesh_;
-  Sharding to_;
-  std::vector<Place> places_;
-
-  static std::size_t size(int i) { return static_cast<std::size_t>(i); }
-  std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, dtype_); }
-
-  int cheapest() const {
-    int best = -1;
-    for (std::size_t i = 0; i < places_.size(); ++i)
-      if (!places_[i].settled && (best < 0 || places_[i].cost < places_[size(best)].cost)) best = static_cast<int>(i);
-    return best;
-  }
-  void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step) {
-    for (Place& place : places_) {
-      if (!lies_alike(place.sharding, sharding)) continue;
-      if (!place.settled && cost < place.cost) {
-        place.cost = cost;
-        place.before = before;
-        place.step = step;
-      }
-      return;
-    }
-    places_.push_back({sharding, cost, before, step, false});
-  }
-  void move(int at, const Sharding& sharding, Collective kind, unsigned axes, std::int64_t payload) {
-    CollectiveInfo made;
-    made.kind = kind;
-    made.axes = static_cast<std::uint16_t>(axes);
-    made.dtype = dtype_;
-    made.payload_bytes = payload;
-    made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
-    Cost cost = places_[size(at)].cost;
-    cost.bytes += made.wire_bytes;
-    // A slice moves nothing, but of two ways that move the same the one without it is plainer.
-    cost.collectives += kind == Collective::slice ? 1 : 1000;
-    reach(sharding, cost, at, made);
-  }
-  void collect(int at) {
-    std::vector<CollectiveInfo> reversed;
-    for (; places_[size(at)].before >= 0; at = places_[size(at)].before) reversed.push_back(places_[size(at)].step);
-    steps.assign(reversed.rbegin(), reversed.rend());
-  }
-
-  void slices(const Sharding& s, int at) {
-    for (int axis = 0; axis < mesh_.rank(); ++axis)
-      for (int d = 0; d < s.rank && !s.uses(axis); ++d) {
-        if (s.dims[d].size() == AxisList::capacity()) continue;
-        Sharding made = s;
-        made.dims[d].push_back(static_cast<std::uint8_t>(axis));
-        move(at, made, Collective::slice, 1u << axis, bytes(made));
-      }
-  }
-  /// The last axes of a dim: to nowhere, or to the end of another dim.
-  void gathers_and_exchanges(const Sharding& s, int at) {
-    for (int d = 0; d < s.rank; ++d) {
-      Sharding made = s;
-      unsigned axes = 0;
-      while (!made.dims[d].empty()) {
-        axes |= 1u << made.dims[d].back();
-        made.dims[d].pop_back();
-        move(at, made, Collective::all_gather, axes, bytes(made));
-        const std::size_t kept = made.dims[d].size(), moved = s.dims[d].size() - kept;
-        for (int to = 0; to < s.rank; ++to) {
-          if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
-          Sharding exchanged = made;
-          for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
-          move(at, exchanged, Collective::all_to_all, axes, bytes(s) * devices_on(mesh_, axes));
-        }
-      }
-    }
-  }
-  void reductions(const Sharding& s, int at) {
-    const unsigned pending = s.unreduced & ~unsigned{to_.unreduced};
-    for (unsigned axes = pending; axes != 0; axes = (axes - 1) & pending) {
-      Sharding made = s;
-      made.unreduced = static_cast<std::uint16_t>(s.unreduced & ~axes);
-      move(at, made, Collective::all_reduce, axes, bytes(s));
-      for (int d = 0; d < s.rank; ++d) scatter(s, made, d, axes, axes, at);
-    }
-  }
-  /// Onto the end of a dim, in every order of the axes.
-  void scatter(const Sharding& s, const Sharding& made, int d, unsigned left, unsigned axes, int at) {
-    if (left == 0) return move(at, made, Collective::reduce_scatter, axes, bytes(s));
-    if (made.dims[d].size() == AxisList::capacity()) return;
-    for (int axis = 0; axis < mesh_.rank(); ++axis) {
-      if (!(left >> axis & 1u)) continue;
-      Sharding next = made;
-      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
-      scatter(s, next, d, left & ~(1u << axis), axes, at);
-    }
-  }
-  /// Every sharding with as many shards of each dim: devices swap what they have.
-  void permutations(const Sharding& s, int at) {
-    Sharding empty = s;
-    for (int d = 0; d < s.rank; ++d) empty.dims[d] = {};
-    permute(s, empty, 0, 1, at);
-  }
-  void permute(const Sharding& s, const Sharding& made, int d, int count, int at) {
-    if (d == s.rank) {
-      if (lies_alike(made, s)) return;
-      unsigned axes = 0;
-      for (int dim = 0; dim < s.rank; ++dim)
-        for (std::size_t i = 0; i < s.dims[dim].size() || i < made.dims[dim].size(); ++i) {
-          const int before = i < s.dims[dim].size() ? s.dims[dim][i] : -1;
-          const int after = i < made.dims[dim].size() ? made.dims[dim][i] : -1;
-          if (before == after) continue;
-          if (before >= 0) axes |= 1u << before;
-          if (after >= 0) axes |= 1u << after;
-        }
-      return move(at, made, Collective::permute, axes, bytes(s));
-    }
-    const int wanted = shard_count(s, mesh_, d);
-    if (count == wanted) permute(s, made, d + 1, 1, at);
-    if (made.dims[d].size() == AxisList::capacity()) return;
-    for (int axis = 0; axis < mesh_.rank(); ++axis) {
-      const int n = mesh_.axis_size(axis);
-      if (made.uses(axis) || n == 1 || wanted % (count * n) != 0) continue;
-      Sharding next = made;
-      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
-      permute(s, next, d, count * n, at);
-    }
-  }
-};
-
-}  // namespace detail
-
-/// The collectives between two shardings that send the fewest bytes there are, and among those the fewest. It looks at
-/// every sharding on the way, so plans, which have to be made in no time, use reshard_path instead; on meshes of more
-/// than three axes, or of tensors of more than four dims, so does this.
-inline std::vector<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh,
-                                                   const Sharding& from, const Sharding& to) {
-  if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
-  return detail::LeastCostPath(shape, dtype, mesh, from, to).steps;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/tensor/reshard.hpp
-
-#ifndef TESSERA_TENSOR_RESHARD_HPP
-#define TESSERA_TENSOR_RESHARD_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Copies a value into shards of another layout, on any mesh.
-inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
-  std::vector<runtime::ShardRef> sources, destinations;
-  for (int shard = 0; shard < from.shard_count(); ++shard)
-    sources.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
-  for (int shard = 0; shard < to.shard_count(); ++shard)
-    destinations.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
-  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
-}
-
-/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
-inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
-  CommunicationScope* const scope = CommunicationScope::innermost();
-  if (scope == nullptr) return;
-  std::vector<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), from.mesh(), from.sharding(), to);
-  for (CollectiveInfo& collective : path) {
-    collective.source = Source::from(at);
-    collective.why = "reshard";
-  }
-  scope->permit(
-      [&](auto&& f) {
-        for (const CollectiveInfo& collective : path) f(collective, 1);
-      },
-      [](const CollectiveInfo&) {});
-  for (const CollectiveInfo& collective : path) scope->add(from.mesh(), collective);
-}
-
-}  // namespace detail
-
-/// The same value in another layout, on the same mesh or another. The same layout shares the memory of `x`.
-/// Communication: the least that takes the one layout to the other. Devices of another mesh are sent what they hold,
-/// which a CommunicationScope does not count.
-template <class T, int Rank>
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
-                               std::source_location at = std::source_location::current()) {
-  const TensorStorage& from = storage_of(x);
-  const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
-  if (from.mesh() == mesh && from.sharding() == sharding) return x;
-  if (from.mesh() == mesh) detail::count_reshard(from, sharding, at);
-  const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
-  detail::copy_shards(from, *to);
-  return tensor_of<T, Rank>(to);
-}
-template <class T, int Rank>
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
-                               std::source_location at = std::source_location::current()) {
-  return reshard(x, storage_of(x).mesh(), spec, at);
 }
 
 }  // namespace tessera

@@ -202,6 +202,8 @@ class Interpreter {
           y.data[i] = draw_(node, x[1]->data[0], layer, static_cast<std::int64_t>(i));
         return y;
       }
+      case Op::alike:
+        return *x[0];
       case Op::broadcast: {
         Array y(x[1]->shape);
         for_each_index(y.shape, [&](const Shape& i) { y.at(i) = broadcast_at(graph.operand_node(id, 0), *x[0], i); });

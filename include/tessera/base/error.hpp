@@ -31,6 +31,7 @@ enum class errc : int {
   option = 18,          ///< an option of a program that makes no sense
   structure = 19,       ///< models, states or lists of layers whose structures differ
   unsupported = 20,     ///< something the library does not do
+  annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
 };
 
 /// What every error of the library derives from. `id()` is stable, what() is for people.

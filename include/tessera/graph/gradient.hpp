@@ -85,6 +85,7 @@ class Gradient {
 
 /// Runs gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
 constexpr void run_sweep(Gradient::Sweep& sweep) {
+  const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
   for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
@@ -94,6 +95,8 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
       rule(gradient);
     }
   }
+  Growable<Node>& nodes = sweep.module->graph(sweep.graph).nodes;
+  for (std::size_t id = first; id < nodes.size(); ++id) nodes.data()[id].derived = true;
 }
 
 /// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.

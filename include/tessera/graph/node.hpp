@@ -23,6 +23,7 @@ struct Node {
   std::uint8_t rank = 0;
   std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
   std::uint16_t arity = 0;  ///< number of operands
+  bool derived = false;     ///< made by a gradient rule: part of no expression of the user
   std::int32_t first = 0;   ///< where they begin in the graph's operand list; an operand of -1 is absent
   Labels labels{};
   double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
@@ -32,6 +33,10 @@ struct Node {
   constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
 };
+
+/// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
+/// says.
+enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.
 struct GraphView {

@@ -65,6 +65,7 @@ enum class Op : std::uint8_t {
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values
   constraint,      ///< the operand, laid out as a spec says
+  alike,           ///< the first operand, laid out as the second is
   repeat,          ///< a body run once a layer, on carried values and stacked ones
   project,         ///< one output of an operand that has several
   count_

@@ -92,7 +92,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
     }
     case OpKind::constraint:
-      return program.specs[node.index()].text();
+      return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
     case OpKind::control: {
       if (node.op == Op::project) return std::to_string(dim_of(node));
       const Repeat repeat = Repeat::of(node);

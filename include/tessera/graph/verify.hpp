@@ -73,7 +73,8 @@ class GraphVerifier {
         if (x(id, 1).rank != 0) return "a key is a number";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
       case OpKind::constraint:
-        if (node.index() < 0) return "a constraint has a spec";
+        if (node.op == Op::constraint && node.index() < 0) return "a constraint has a spec";
+        if (node.op == Op::alike && !build::same_static_shape(node, x(id, 1))) return "what is alike has one shape";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
       case OpKind::elementwise:
         return check_elementwise(id);

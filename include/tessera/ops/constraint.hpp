@@ -1,30 +1,92 @@
 #ifndef TESSERA_OPS_CONSTRAINT_HPP
 #define TESSERA_OPS_CONSTRAINT_HPP
 
+#include <tuple>
+
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {
+
+namespace detail {
+
+/// The spec of a value of this rank, for its node, in the table of the trace.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    fail(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
+}
+
+template <TensorOperand X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
+                         Source source) {
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported,
+         "[with_sharding] outside of a trace: it is for values inside a traced function; use "
+         "ts::reshard for tensors");
+  const Value value = lower(context, x);
+  Node made{.op = Op::constraint,
+            .dtype = value.dtype(),
+            .rank = value.node().rank,
+            .unit = value.node().unit,
+            .value = static_cast<double>(constraint_spec(context, spec, X::rank, value.rank()))};
+  made.labels[0] = static_cast<std::int8_t>(layout);
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || made.index() > 127)
+      fail(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
+    made.labels[1] = static_cast<std::int8_t>(own);
+  }
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+}  // namespace detail
 
 /// Inside a traced function: x, laid out as the spec says from here on, and its cotangent too. The value is that of x.
 /// Errors: spec_rank when the spec is longer than the rank; spec_axis, when the program is planned, for axes that the
 /// mesh lacks. Communication: whatever brings x into that layout.
 template <TensorOperand X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  const Value context = trace_of(x).at(Source::from(at));
+  return detail::constrain(x, spec, CotangentLayout::alike, nullptr, Source::from(at));
+}
+/// The same with a layout of its own for the cotangent.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentLayout::own_spec, &cotangent, Source::from(at));
+}
+
+/// Inside a traced function: x, laid out as the spec says. Its cotangent lies as it comes.
+template <TensorOperand X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentLayout::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y, laid out alike, in whatever way the program finds best. Their values stay.
+/// Errors: shape_mismatch when their shapes differ. Communication: what brings one of them into the layout of the
+/// other, where they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function");
-  if (spec.entries.size() > X::rank)
-    fail(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
-  const Value value = lower(context, x);
-  PartitionSpec whole = spec;
-  for (int lead = value.rank() - X::rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  const Node made{.op = Op::constraint,
-                  .dtype = value.dtype(),
-                  .rank = value.node().rank,
-                  .unit = value.node().unit,
-                  .value = static_cast<double>(context.module->add_spec(whole))};
-  return Sym<typename X::element, X::rank>(value.at(context.source).make(made, {value.id}));
+    fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!build::same_static_shape(a.node(), b.node()))
+    fail(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
+  const auto alike = [&](const Value& of, const Value& other) {
+    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .unit = of.node().unit},
+                   {of.id, other.id});
+  };
+  const Value first = alike(a, b), second = alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
 }
 
 }  // namespace tessera

@@ -9,6 +9,10 @@ namespace tessera::rows {
 constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
 constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
 constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
+constexpr Shape alike_shape(const ShapeContext& c) {
+  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ");
+  return c.operand(0);
+}
 constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
   rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
 }
@@ -60,13 +64,34 @@ inline constexpr RowEntry source_rows[] = {
       .linear = Linearity::first,
       .shape = like_shape,
       .sharding = like_sharding,
-      // The cotangent is laid out as the value is.
       .gradient =
           [](Gradient& r) {
             Node made = r.node();
+            const auto layout = static_cast<CotangentLayout>(made.labels[0]);
+            if (layout == CotangentLayout::free) return r.add(0, r.g());
+            if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
+              made.value = made.labels[1];
+              made.labels[1] = static_cast<std::int8_t>(r.node().index());
+            }
             r.add(0, r.y().make(made, {r.full_g().id}));
           },
       .flops = 0}},
+    // The second operand says how the result lies, and its elements are never read.
+    {Op::alike,
+     {.name = "alike",
+      .kind = OpKind::constraint,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = alike_shape,
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            like_sharding(graph, id, rule);
+            rule.operands[1] = rule.operands[0];
+            rule.operands[0] = {};  // it is brought to where the result is
+          },
+      .gradient = [](Gradient& r) { r.add(0, r.g()); },
+      .flops = 0,
+      .shape_only = 2}},
 };
 
 }  // namespace tessera::rows

@@ -19,6 +19,8 @@ namespace tessera {
 struct PlanOptions {
   const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
   bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
+  /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
+  InlineVector<Name, max_axes> explicit_axes = {};
 };
 
 namespace detail {
@@ -257,7 +259,7 @@ class GraphPlanner {
 
   // ---- units
 
-  constexpr bool is_constraint(int node) const { return graph_[node].op == Op::constraint; }
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node].op).kind == OpKind::constraint; }
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;

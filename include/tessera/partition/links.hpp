@@ -70,6 +70,7 @@ class Links {
       } else {
         of_unit.push_back(static_cast<std::int32_t>(links.size()));
         add_unit(units, u);
+        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
       }
     }
   }
@@ -84,6 +85,20 @@ class Links {
         own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
     add_operand(from, own, false);
     add_operand(to, own, true);
+    finish();
+  }
+
+  /// A value that lies as another one does; of a pair, both with both.
+  constexpr void tie_alike(int id) {
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    begin(-1, UnitKind::repeat);
+    DimFactors own;
+    for (int d = 0; d < graph_[id].rank; ++d)
+      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(other, own, false);
+    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    add_operand(id, own, true);
     finish();
   }
 

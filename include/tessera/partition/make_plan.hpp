@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/partition/explicit_axes.hpp>
 #include <tessera/partition/graph_planner.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/shapes.hpp>
@@ -23,7 +24,7 @@ struct ArgumentInfo {
 /// `arguments` says of each argument how it lies, or which number it is.
 ///
 /// Errors: those of the rows for shapes that don't fit, `structure` for stacks of different depths, `unsupported` for a
-/// Stack whose layers are split among devices, `policy` for a reshard that the options forbid.
+/// Stack whose layers are split among devices, `policy` for what the options forbid.
 /// Source: factor propagation after Shardy; lazy reduction of partial values.
 constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
                          const ArgumentInfo* arguments, int argument_count, const PlanOptions& options = {}) {
@@ -43,6 +44,9 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     numbers.push_back(arguments[i].number);
   }
   const std::vector<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
+  unsigned explicit_axes = 0;
+  for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
+  if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);
   ShardingSolver solver(program, units, mesh, found);
   solver.solve(shardings.data(), options.outputs);
   Plan plan;

@@ -149,13 +149,23 @@ class ShardingSolver {
     Propagation propagation(links[size(g)], mesh_, values[size(g)]);
     bool repeats = false;
     for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
-    for (int round = 0; round < max_rounds; ++round) {
+    bool moved = true;
+    for (int round = 0; round < max_rounds && moved; ++round) {
       propagation.run();
-      bool moved = false;
+      moved = false;
       for (int u = 0; u < units_[g].count && repeats; ++u)
         if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
-      if (!moved) return;
     }
+    settle_pairs(g);
+  }
+
+  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
+  constexpr void settle_pairs(int g) {
+    const GraphView graph = program_.graphs[g];
+    std::vector<Sharding>& of = values[size(g)].of;
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
+        of[size(id)] = of[size(graph.operand(id, 1))];
   }
 
   constexpr bool enter(int g, int u) {

@@ -26,7 +26,8 @@ template <class A> using argument_t = std::remove_cvref_t<decltype(as_argument(s
 /// A function traced by the compiler, planned for the shapes and shardings it is called with, and run.
 template <class F> class Compiled {
  public:
-  constexpr explicit Compiled(Source source = {}) : source_(source) {}
+  constexpr explicit Compiled(Source source = {}, const PlanOptions& options = {})
+      : source_(source), options_(options) {}
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
@@ -69,6 +70,7 @@ template <class F> class Compiled {
 
  private:
   Source source_;
+  PlanOptions options_;
 
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
@@ -79,7 +81,7 @@ template <class F> class Compiled {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);
       leaves = std::move(collect.leaves);
-      return detail::executable_for<T>(leaves);
+      return detail::executable_for<T>(leaves, options_);
     } catch (const error& e) {
       detail::rethrow_with_line(e, in_a_call, source_);
     }
@@ -112,10 +114,14 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 
 /// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
 /// by the C++ compiler, to record what it computes.
-template <class F> constexpr Compiled<F> compile(F, Here at = Here::current()) {
+/// `options` say what a plan of it must not do.
+template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   static_assert(std::is_empty_v<F>,
                 "tessera: a compiled function must not capture anything; pass what it needs as arguments");
-  return Compiled<F>(Source::from(at));
+  return Compiled<F>(Source::from(at), options);
+}
+template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current()) {
+  return compile(f, PlanOptions{}, at);
 }
 
 }  // namespace tessera

@@ -102,7 +102,8 @@ class ProgramCache {
  public:
   explicit ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {}
 
-  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments) {
+  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments,
+                            const PlanOptions& options = {}) {
     std::uint64_t key = mesh.hash();
     for (const ArgumentInfo& a : arguments) {
       key = hash_mix(key, a.sharding.hash());
@@ -111,14 +112,17 @@ class ProgramCache {
     }
     const std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) {
-      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments)) continue;
+      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments) ||
+          !same(entry.options, options))
+        continue;
       ++statistics_.hits;
       return *entry.executable;
     }
     ++statistics_.misses;
-    Plan plan =
-        make_plan(compiled_.program, compiled_.units, mesh, arguments.data(), static_cast<int>(arguments.size()));
-    entries_.push_back({key, mesh, arguments, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
+    Plan plan = make_plan(compiled_.program, compiled_.units, mesh, arguments.data(),
+                          static_cast<int>(arguments.size()), options);
+    entries_.push_back(
+        {key, mesh, arguments, options, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
     return *entries_.back().executable;
   }
   CacheStatistics statistics() const {
@@ -132,6 +136,7 @@ class ProgramCache {
     std::uint64_t key;
     Mesh mesh;
     std::vector<ArgumentInfo> arguments;
+    PlanOptions options;
     std::unique_ptr<runtime::Executable> executable;
   };
   CompiledProgram compiled_;
@@ -139,6 +144,10 @@ class ProgramCache {
   CacheStatistics statistics_;
   mutable std::mutex mutex_;
 
+  static bool same(const PlanOptions& a, const PlanOptions& b) {
+    return a.outputs == b.outputs && a.forbid_unasked_reshards == b.forbid_unasked_reshards &&
+           a.explicit_axes == b.explicit_axes;
+  }
   static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
     for (std::size_t i = 0; i < a.size(); ++i)
       if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || a[i].number != b[i].number) return false;
@@ -301,11 +310,12 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
 }
 
 /// The executable for these leaves.
-template <class Traced> runtime::Executable& executable_for(const std::vector<Leaf>& leaves) {
+template <class Traced>
+runtime::Executable& executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   ProgramCache& cache = cache_of<Traced>();
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
-  return cache.find(mesh, infos);
+  return cache.find(mesh, infos, options);
 }
 
 template <class Result> Result unflatten(std::vector<Leaf>& leaves) {

@@ -1,0 +1,207 @@
+#ifndef TESSERA_PARTITION_EXPLICIT_AXES_HPP
+#define TESSERA_PARTITION_EXPLICIT_AXES_HPP
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/graph/program.hpp>
+#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/links.hpp>
+#include <tessera/partition/shapes.hpp>
+#include <tessera/partition/solve.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Finds how each result lies over the explicit axes from its operands alone, node by node.
+class ExplicitAxes {
+ public:
+  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
+                         unsigned axes)
+      : program_(program), mesh_(mesh), found_(found), axes_(axes) {}
+
+  constexpr void check(int g, const std::vector<Sharding>& arguments) {
+    const GraphView graph = program_.graphs[g];
+    std::vector<Sharding> of;
+    of.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      Sharding made = replicated(node.rank);
+      if (node.op == Op::argument)
+        made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
+      else if (node.op == Op::constraint)
+        made = explicit_part(resolve(program_.specs[node.index()], mesh_, node.rank));
+      else if (node.op == Op::alike)
+        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
+      else if (node.op == Op::repeat)
+        enter(graph, id, of);
+      else if (node.op == Op::project)
+        made = projected(graph, id, of);
+      else if (node.rank > 0 || row_of(node.op).kind == OpKind::contraction)
+        made = result(g, graph, id, of);
+      of.push_back(made);
+    }
+    outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
+    for (int k = 0; k < graph.output_count; ++k)
+      outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
+  }
+
+ private:
+  ProgramView program_;
+  const Mesh& mesh_;
+  const std::vector<GraphShapes>& found_;
+  unsigned axes_;
+  std::vector<std::vector<Sharding>> outputs_;  // by body
+
+  constexpr Sharding explicit_part(const Sharding& sharding) const {
+    Sharding part = replicated(sharding.rank);
+    for (int d = 0; d < sharding.rank; ++d) {
+      if (sharding.priority[d] > 0) continue;  // gathered where it is used
+      for (std::uint8_t axis : sharding.dims[d])
+        if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
+    }
+    return part;
+  }
+
+  /// How a constraint that is the only reader of a node wants it: its out_sharding.
+  static constexpr bool has_out_sharding(const GraphView& graph, int id) {
+    int readers = 0, constraints = 0;
+    for (int user = id + 1; user < graph.size; ++user)
+      for (int i = 0; i < graph[user].arity; ++i) {
+        if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
+        ++readers;
+        constraints += graph[user].op == Op::constraint ? 1 : 0;
+      }
+    for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
+    return readers > 0 && readers == constraints;
+  }
+
+  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const std::vector<Sharding>& of,
+                                   const std::string& why, const Sharding& suggestion) const {
+    std::string operands;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || graph[x].rank == 0) continue;
+      const auto at = static_cast<std::size_t>(x);
+      operands +=
+          concat_text(operands.empty() ? "" : " x ",
+                      shape_text(graph[x].dtype, found_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
+    }
+    const std::string at = graph[id].source.text();
+    fail(errc::policy, "[", row_of(graph[id].op).name, "] ambiguous result sharding: ", operands, ": ", why,
+         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         spec_of(suggestion, mesh_).text(), ")");
+  }
+
+  constexpr Sharding result(int g, const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node.op);
+    Sharding made = replicated(node.rank);
+    if (row.sharding == nullptr) return made;
+    FactorRule rule;
+    rule.operands.reserve(node.arity);
+    row.sharding(graph, id, rule);
+    const bool strict = !node.derived && !has_out_sharding(graph, id);
+    const Shape extents = node.op == Op::rearrange
+                              ? rows::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+                              : Shape{};
+    std::vector<AxisList> axes(rule.kinds.size());
+    int problem = -1;
+    const char* why = "";
+    const auto object = [&](const char* text) {
+      if (problem < 0) why = text;
+      problem = id;
+    };
+    for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || (row.shape_only >> i & 1)) continue;
+      const Sharding& own = of[static_cast<std::size_t>(x)];
+      for (int d = 0; d < own.rank; ++d) {
+        if (own.dims[d].empty()) continue;
+        const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
+        if (factors.empty()) continue;
+        const auto f = static_cast<std::size_t>(factors[0]);
+        if (factors.size() > 1 && extents[f] % devices_of(own.dims[d]) != 0) {
+          object("a dim that is split or merged does not keep its axes");
+          continue;
+        }
+        if (rule.kinds[f] == FactorKind::replicate) {
+          object("the dim that the operation works along is split");
+          continue;
+        }
+        if (axes[f].empty())
+          axes[f] = own.dims[d];
+        else if (!(axes[f] == own.dims[d]))
+          object("dims that meet are split in two ways");
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction)
+          object("a summed dim is split, so the result would be partial or reduced");
+      }
+    }
+    unsigned used = 0;
+    for (int d = 0; d < node.rank; ++d) {
+      const auto& factors = rule.result.dims[d];
+      if (factors.empty()) continue;
+      for (std::size_t k = 0; k < factors.size(); ++k) {
+        const AxisList& own = axes[static_cast<std::size_t>(factors[k])];
+        if (k > 0 && !own.empty()) {
+          object("a dim that is split is not the major one of those merged");
+          continue;
+        }
+        for (std::uint8_t axis : own) {
+          if (used >> axis & 1u) {
+            object("two dims of the result would be split by one axis");
+            continue;
+          }
+          used |= 1u << axis;
+          made.dims[d].push_back(axis);
+        }
+      }
+    }
+    if (problem >= 0 && strict) fail_ambiguous(g, graph, id, of, why, made);
+    return made;
+  }
+  constexpr const std::vector<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const std::vector<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
+  constexpr std::int64_t devices_of(const AxisList& list) const {
+    std::int64_t n = 1;
+    for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
+    return n;
+  }
+
+  constexpr void enter(const GraphView& graph, int id, const std::vector<Sharding>& of) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    std::vector<Sharding> inside;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
+      inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
+    }
+    if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
+      outputs_[static_cast<std::size_t>(graph[id].index())].clear();
+    check(graph[id].index(), inside);
+  }
+  constexpr Sharding projected(const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
+    if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
+    return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
+  }
+};
+
+}  // namespace detail
+
+/// Checks a program whose user says how every result lies over some of the mesh axes: over these a result takes the
+/// axes of its operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads
+/// the result. What gradients add follows the values, and is not checked. Errors: `policy`, with the operands, the
+/// reason, the line, and the call to write. Source: the rules are those of explicit axes ("sharding in types") in JAX.
+constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
+                                   const std::vector<Sharding>& arguments, unsigned axes) {
+  detail::ExplicitAxes(program, mesh, found, axes).check(0, arguments);
+}
+
+}  // namespace tessera
+
+#endif

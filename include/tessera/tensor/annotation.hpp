@@ -1,0 +1,78 @@
+#ifndef TESSERA_TENSOR_ANNOTATION_HPP
+#define TESSERA_TENSOR_ANNOTATION_HPP
+
+#include <source_location>
+
+#include <tessera/tensor/local_shards.hpp>
+#include <tessera/tensor/local_tensor.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace tessera {
+
+/// Lays a tensor out, in place, and returns it. Nothing happens when it lies that way. A tensor that is replicated may
+/// be laid out in any way, on any mesh; one that is split has to be cleared first, or is given to ts::reshard.
+/// Errors: `annotation` for a tensor that is split in another way; those of `resolve`.
+/// Communication: none within a mesh, as each device keeps a part of what it has.
+template <class T, int Rank>
+ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
+                                      std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  const Sharding wanted = detail::resolve_at("mark_sharding", spec, mesh, Rank, at);
+  if (storage.mesh() == mesh && storage.sharding() == wanted) return x;
+  if (!storage.sharding().is_replicated())
+    fail(errc::annotation, "[mark_sharding] existing annotation must be cleared first: ", layout_text(storage), " on ",
+         storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), detail::at_text(at));
+  x = reshard(x, mesh, spec, at);
+  return x;
+}
+template <class T, int Rank>
+ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
+                                      std::source_location at = std::source_location::current()) {
+  const Mesh mesh = storage_of(x).mesh();
+  return mark_sharding(x, mesh, spec, at);
+}
+
+/// Replicates a tensor on its mesh, in place, and returns it. Communication: all-gathers, unless it is replicated.
+template <class T, int Rank>
+ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x,
+                                       std::source_location at = std::source_location::current()) {
+  x = reshard(x, PartitionSpec{}, at);
+  return x;
+}
+
+/// The shards of a tensor as arrays of their own, one a device, for code that is written for one device of many. No
+/// copy, no communication. Errors: `annotation` for a tensor that is not split.
+template <class T, int Rank>
+LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x,
+                                            std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  if (storage.sharding().is_replicated())
+    fail(errc::annotation, "[enable_manual_sharding] split tensor: ", layout_text(storage), " is replicated",
+         detail::at_text(at));
+  return local_tensor(x);
+}
+
+/// The tensor of a full shape whose shards these arrays are. Replicas are equal bit for bit.
+/// Errors: `host_data` for an array of another shape than its shard, and for replicas that differ. No communication.
+template <class T, int Rank>
+ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, const PartitionSpec& spec,
+                                               const Shape& full_shape,
+                                               std::source_location at = std::source_location::current()) {
+  detail::check_shape("disable_manual_sharding", dtype_v<T>, full_shape, Rank, at);
+  const Sharding sharding = detail::resolve_at("disable_manual_sharding", spec, x.mesh(), Rank, at);
+  std::vector<LocalShard<T, Rank>> shards;
+  for (int device = 0; device < x.size(); ++device) {
+    const Box box = shard_box(full_shape, sharding, x.mesh(), x.mesh().coordinates_of(device));
+    if (!(extents(box) == x.shape(device)))
+      fail(errc::host_data, "[disable_manual_sharding] shape on device ", device, ": ",
+           shape_text(dtype_v<T>, x.shape(device)), ", and its shard ", text(box), " of ",
+           shape_text(dtype_v<T>, full_shape), text(sharding, x.mesh()), " is ", shape_text(dtype_v<T>, extents(box)),
+           detail::at_text(at));
+    shards.push_back({device, 0, box, x.values(device)});
+  }
+  return from_local_shards(x.mesh(), spec, full_shape, shards, at);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,85 @@
+#ifndef TESSERA_TENSOR_LOCAL_TENSOR_HPP
+#define TESSERA_TENSOR_LOCAL_TENSOR_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/buffer.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+/// An array of its own on each device of a mesh: row-major, of one element type and rank, of any shape. What a tensor
+/// is to a program written for one device of many. A value: copies share memory, which nobody writes to afterwards.
+template <Element T, int Rank> class LocalTensor {
+ public:
+  using element = T;
+  static constexpr int rank = Rank;
+
+  /// The array of one device. Devices with replicas may share one.
+  struct Piece {
+    Shape shape;
+    const T* data = nullptr;
+    IntrusivePtr<RefCounted> owner;
+
+    std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
+  };
+
+  LocalTensor() = default;
+  /// Makes the piece of each device with make(device).
+  template <class Make> LocalTensor(const Mesh& mesh, Make&& make) : mesh_(mesh) {
+    pieces_.reserve(static_cast<std::size_t>(mesh.size()));
+    for (int device = 0; device < mesh.size(); ++device) pieces_.push_back(make(device));
+  }
+
+  const Mesh& mesh() const { return mesh_; }
+  int size() const { return static_cast<int>(pieces_.size()); }
+  const Piece& operator[](int device) const { return pieces_[static_cast<std::size_t>(device)]; }
+  const Shape& shape(int device) const { return (*this)[device].shape; }
+  std::span<const T> values(int device) const { return (*this)[device].values(); }
+
+  /// Memory for a piece, to be filled through the pointer before it is shared.
+  static std::pair<Piece, T*> allocate(const Shape& shape) {
+    const auto buffer = Buffer::allocate(volume(shape) * static_cast<std::int64_t>(sizeof(T)));
+    T* const data = buffer->template as<T>();
+    return {Piece{shape, data, IntrusivePtr<RefCounted>(buffer.get())}, data};
+  }
+  static Piece piece(const Shape& shape, std::span<const T> values) {
+    auto [made, data] = allocate(shape);
+    if (static_cast<std::int64_t>(values.size()) != volume(shape))
+      fail(errc::host_data, "[local] element count: ", values.size(), " values for ", shape_text(dtype_v<T>, shape));
+    for (const T& value : values) *data++ = value;
+    return made;
+  }
+
+ private:
+  Mesh mesh_{};
+  std::vector<Piece> pieces_;
+};
+
+/// What each device holds of a tensor, without a copy.
+template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTensor<T, Rank>& x) {
+  const TensorStorage& storage = storage_of(x);
+  const ShardGrid grid = storage.grid();
+  return LocalTensor<T, Rank>(storage.mesh(), [&](int device) {
+    const int shard = grid.index_of(storage.mesh().coordinates_of(device));
+    return typename LocalTensor<T, Rank>::Piece{extents(storage.box(shard)), static_cast<const T*>(storage.data(shard)),
+                                                x.storage()};
+  });
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,207 @@
+#include <string>
+#include <tuple>
+
+#include "../base/expect_error.hpp"
+#include "planned.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/graph/print.hpp>
+#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/verify.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/partition/static_plan.hpp>
+
+namespace ts = tessera;
+using tessera_test::expect_error;
+using ts::tests::Planned;
+using ts::tests::tensor;
+
+namespace {
+
+using Matrix = ts::ShardedTensor<float, 2>;
+constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
+
+std::string output_sharding(const ts::Plan& plan, int k) {
+  const ts::GraphPlan& main = plan.main();
+  return ts::text(main.values[static_cast<std::size_t>(main.outputs[static_cast<std::size_t>(k)])].sharding, plan.mesh);
+}
+
+struct WithCotangent {
+  constexpr auto operator()(auto x, auto w) const {
+    const auto loss = [](const auto& v, const auto& weight) {
+      const auto y = ts::with_sharding(v, {"data"}, {ts::none, "model"});
+      return ts::sum(ts::tanh(ts::matmul(y, weight)));
+    };
+    return ts::grad(loss)(x, w);
+  }
+};
+
+TEST(Annotation, ACotangentHasALayoutOfItsOwn) {
+  using Program = ts::Traced<WithCotangent, Matrix, Matrix>;
+  static_assert(!ts::find_defect(Program::program()));
+  const Planned made(Program::program(), mesh, {tensor(mesh, {32, 64}), tensor(mesh, {64, 16})});
+  EXPECT_EQ(output_sharding(made.plan, 0), "{-,model}");
+}
+
+struct Marked {
+  constexpr auto operator()(auto x, auto w) const {
+    const auto loss = [](const auto& v, const auto& weight) {
+      return ts::sum(ts::matmul(ts::mark_sharding(v * 2.0, {"data"}), weight));
+    };
+    return ts::grad(loss)(x, w);
+  }
+};
+struct Constrained {
+  constexpr auto operator()(auto x, auto w) const {
+    const auto loss = [](const auto& v, const auto& weight) {
+      return ts::sum(ts::matmul(ts::with_sharding(v * 2.0, {"data"}), weight));
+    };
+    return ts::grad(loss)(x, w);
+  }
+};
+template <class Program> int constraints() {
+  int n = 0;
+  const ts::GraphView graph = Program::program().main();
+  for (int id = 0; id < graph.size; ++id) n += graph[id].op == ts::Op::constraint ? 1 : 0;
+  return n;
+}
+
+TEST(Annotation, AMarkIsOfTheValueAlone) {
+  EXPECT_EQ((constraints<ts::Traced<Marked, Matrix, Matrix>>()), 1);
+  EXPECT_EQ((constraints<ts::Traced<Constrained, Matrix, Matrix>>()), 2);
+}
+
+struct Alike {
+  constexpr auto operator()(auto x, auto y) const {
+    const auto [a, b] = ts::shard_as(x * 2.0, ts::tanh(y));
+    return std::tuple(a, b);
+  }
+};
+
+TEST(Annotation, WhatIsAlikeLiesInOneWay) {
+  const auto program = ts::Traced<Alike, Matrix, Matrix>::program();
+  const auto text = [&](const ts::PartitionSpec& x, const ts::PartitionSpec& y) {
+    const Planned made(program, mesh, {tensor(mesh, {32, 64}, x), tensor(mesh, {32, 64}, y)});
+    return output_sharding(made.plan, 0) + output_sharding(made.plan, 1);
+  };
+  EXPECT_EQ(text({}, {}), "{-,-}{-,-}");
+  EXPECT_EQ(text({"data"}, {}), "{data,-}{data,-}");
+  EXPECT_EQ(text({}, {ts::none, "model"}), "{-,model}{-,model}");
+  EXPECT_EQ(text({"data"}, {ts::none, "model"}), "{data,model}{data,model}");
+  // Where they can't both have their way, one of them gives in, and only that one is moved.
+  for (const ts::PartitionSpec& x : {ts::PartitionSpec{"model"}, ts::PartitionSpec{"data", "model"}})
+    for (const ts::PartitionSpec& y :
+         {ts::PartitionSpec{"data"}, ts::PartitionSpec{{"model", "data"}}, ts::PartitionSpec{ts::none, "data"}}) {
+      const std::string both = text(x, y);
+      EXPECT_EQ(both.substr(0, both.size() / 2), both.substr(both.size() / 2)) << both;
+    }
+  expect_error(
+      ts::errc::shape_mismatch,
+      [&] {
+        Planned(program, mesh, {tensor(mesh, {32, 64}), tensor(mesh, {32, 32})});
+      },
+      "[alike] shapes differ: f32[32,64] x f32[32,32]");
+}
+
+// ---- explicit axes
+
+constexpr ts::PlanOptions model_explicit{.explicit_axes = {"model"}};
+constexpr ts::PlanOptions all_explicit{.explicit_axes = {"data", "model"}};
+
+template <class F>
+void plan(F f, const ts::PlanOptions& options, const ts::PartitionSpec& x, const ts::PartitionSpec& y) {
+  ts::plan(f, mesh, options, ts::abstract<float>({32, 64}, x), ts::abstract<float>({64, 32}, y));
+}
+constexpr auto product = [](auto x, auto w) { return ts::matmul(x, w); };
+
+TEST(ExplicitAxes, ASplitSumNeedsToBeSaid) {
+  expect_error(
+      ts::errc::policy,
+      [] {
+        plan(product, all_explicit, {"data", "model"}, {"model"});
+      },
+      "[einsum] ambiguous result sharding: f32[32,64]{data,model} x f32[64,32]{model,-}: a summed dim is split, so the "
+      "result would be partial or reduced at annotation_plan_test.cpp:",
+      "; say how the result lies, such as ts::with_sharding(..., {data,-})");
+  EXPECT_NO_THROW(plan([](auto x, auto w) { return ts::with_sharding(ts::matmul(x, w), {"data"}); }, all_explicit,
+                       {"data", "model"}, {"model"}));
+  EXPECT_NO_THROW(plan(product, all_explicit, {"data"}, {ts::none, "model"}));
+  EXPECT_NO_THROW(plan(product, {}, {"data", "model"}, {"model"}));
+}
+
+TEST(ExplicitAxes, OtherAxesStayAutomatic) {
+  EXPECT_NO_THROW(plan(product, model_explicit, {ts::none, "data"}, {"data"}));
+  expect_error(
+      ts::errc::policy,
+      [] {
+        plan(product, model_explicit, {ts::none, "model"}, {"model"});
+      },
+      "[einsum]");
+  expect_error(
+      ts::errc::mesh_axis, [] { plan(product, {.explicit_axes = {"modle"}}, {}, {}); }, "'modle'");
+}
+
+TEST(ExplicitAxes, OneAxisSplitsOneDimOfAResult) {
+  expect_error(
+      ts::errc::policy,
+      [] {
+        plan(product, all_explicit, {"data"}, {ts::none, "data"});
+      },
+      "two dims of the result would be split by one axis", "ts::with_sharding(..., {data,-})");
+}
+
+TEST(ExplicitAxes, DimsThatMeetAreSplitInOneWay) {
+  constexpr auto add = [](auto x, auto w) { return x + ts::transpose<1, 0>(w); };
+  EXPECT_NO_THROW(plan(add, all_explicit, {"data"}, {ts::none, "data"}));
+  EXPECT_NO_THROW(plan(add, all_explicit, {"data"}, {}));
+  EXPECT_NO_THROW(plan(add, all_explicit, {"data"}, {"model"}));
+  expect_error(
+      ts::errc::policy,
+      [&] {
+        plan(add, all_explicit, {"data"}, {ts::none, "model"});
+      },
+      "[add] ambiguous result sharding: f32[32,64]{data,-} x f32[32,64]{model,-}: dims that meet are split in two "
+      "ways");
+}
+
+TEST(ExplicitAxes, ReductionsDropWhatTheyReduceOver) {
+  EXPECT_NO_THROW(plan([](auto x, auto w) { return std::tuple(ts::sum<1>(x), ts::softmax(x), ts::max(w)); },
+                       all_explicit, {"data", "model"}, {"model"}));
+}
+
+TEST(ExplicitAxes, ASplitDimKeepsItsAxesThroughARearrange) {
+  constexpr auto split = [](auto x, auto) { return ts::rearrange<"a (h e) -> a h e">(x, ts::len<"h">(8)) * 2.0; };
+  constexpr auto inner = [](auto x, auto) { return ts::rearrange<"a (h e) -> a h e">(x, ts::len<"h">(2)) * 2.0; };
+  EXPECT_NO_THROW(plan(split, all_explicit, {"data", "model"}, {}));
+  expect_error(
+      ts::errc::policy,
+      [&] {
+        plan(inner, all_explicit, {"data", "model"}, {});
+      },
+      "a dim that is split or merged does not keep its axes");
+}
+
+struct Layer {
+  Matrix up;
+  constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, up)); }
+};
+struct Safe {
+  Matrix up;
+  constexpr auto operator()(const auto& x) const { return ts::with_sharding(ts::matmul(x, up), {"data"}); }
+};
+
+TEST(ExplicitAxes, LayersAreCheckedOnceAndGradientsNotAtAll) {
+  const auto check = [](auto stack) {
+    using Stack = decltype(stack);
+    const auto step = [](auto layers, auto x) {
+      return ts::value_and_grad([](const auto& l, const auto& in) { return ts::mean(l(in)); })(layers, x);
+    };
+    ts::plan(step, mesh, all_explicit, ts::abstract<Stack>({ts::stacked(3, {{64, 64}, {"model"}})}),
+             ts::abstract<float>({32, 64}, {"data", "model"}));
+  };
+  expect_error(
+      ts::errc::policy, [&] { check(ts::Stack<Layer>()); }, "[einsum] ambiguous");
+  EXPECT_NO_THROW(check(ts::Stack<Safe>()));
+}
+
+}  // namespace

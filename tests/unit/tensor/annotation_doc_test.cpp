@@ -1,0 +1,90 @@
+// The examples of docs/spmd.md, section Annotations, in its order. The last test compares the two texts.
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/tessera.hpp>
+
+namespace ts = tessera;
+
+constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
+
+TEST(annotations_page, runs) {
+  constexpr auto layer = ts::compile([](auto x, auto w, auto v) {
+    auto hidden = ts::with_sharding(ts::matmul(x, w), {"data", "model"});  // and its cotangent, the same way
+    auto marked = ts::mark_sharding(ts::relu(hidden), {"data"});           // its cotangent as it comes
+    auto both = ts::with_sharding(marked, {"data"}, {{"data", "model"}});  // its cotangent in a way of its own
+    auto [y, z] = ts::shard_as(both, v);                                   // alike; in which way is left open
+    return std::tuple(y, z);
+  });
+
+  auto x = ts::ones<float>({6, 8}, mesh);
+  ts::mark_sharding(x, {"data"});  // over replicated: fine
+  ts::mark_sharding(x, {"data"});  // the same again: nothing
+  ts::clear_sharding(x);           // replicated again
+  ts::mark_sharding(x, {ts::none, "model"});
+  EXPECT_EQ(ts::layout_text(x), "f32[6,8]{-,model}");
+  const auto again = [&] { ts::mark_sharding(x, {"data"}); };
+  tessera_test::expect_error(ts::errc::annotation, again,
+                             "[mark_sharding] existing annotation must be cleared first: f32[6,8]{-,model} on "
+                             "mesh(data=2,model=2) to {data} on mesh(data=2,model=2)");
+
+  const auto w = ts::ones<float>({8, 4}, mesh, {"model"}), v = ts::ones<float>({6, 4}, mesh, {ts::none, "model"});
+  const auto [y, z] = layer(x, w, v);
+  EXPECT_EQ(ts::to_host(y), std::vector<float>(24, 8.f));
+  EXPECT_EQ(ts::sharding(y), ts::sharding(z));
+
+  constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul(a, b); }, {.explicit_axes = {"model"}});
+  const auto ambiguous = [&] {
+    product(x, w);  // x [6, 8/model], w [8/model, 4]
+  };
+  tessera_test::expect_error(
+      ts::errc::policy, ambiguous,
+      "[einsum] ambiguous result sharding: f32[6,8]{-,model} x f32[8,4]{model,-}: a summed dim is split, so the result "
+      "would be partial or reduced at annotation_doc_test.cpp:",
+      "; say how the result lies, such as ts::with_sharding(..., {-,-})");
+
+  ts::LocalTensor<float, 2> local = ts::enable_manual_sharding(x);  // on each device [6, 4]
+  auto whole = ts::disable_manual_sharding(local, {ts::none, "model"}, {6, 8});
+  EXPECT_EQ(ts::to_host(whole), ts::to_host(x));
+  EXPECT_EQ(local.shape(3), (ts::Shape{6, 4}));
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+/// Without the space that is there for looks.
+std::string squeezed(const std::string& line) {
+  std::string out;
+  for (const char c : line)
+    if (c != ' ') out += c;
+  return out;
+}
+
+}  // namespace
+
+TEST(annotations_page, holds_the_lines_of_this_file) {
+  const std::filesystem::path here = __FILE__;
+  std::string code;
+  for (const std::string& line : lines_of(here)) code += squeezed(line) + "\n";
+  bool own = false;
+  int checked = 0;
+  for (const std::string& line : lines_of(here.parent_path() / "../../../docs/spmd.md")) {
+    if (line.starts_with("## ")) own = line == "## Annotations";
+    if (!own || !line.starts_with("    ") || line.starts_with("    [")) continue;
+    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in annotation_doc_test.cpp: " << line;
+    ++checked;
+  }
+  EXPECT_GT(checked, 15);
+}

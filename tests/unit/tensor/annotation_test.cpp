@@ -1,0 +1,142 @@
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include "random_tensor.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/ops/ops.hpp>
+#include <tessera/runtime/communication.hpp>
+#include <tessera/tensor/annotation.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace ts = tessera;
+using tessera_test::expect_error;
+
+namespace {
+
+constexpr ts::Mesh mesh({{"x", 2}, {"y", 3}});
+
+std::vector<int> counted(std::int64_t n) {
+  std::vector<int> values;
+  for (std::int64_t i = 0; i < n; ++i) values.push_back(static_cast<int>(i));
+  return values;
+}
+
+TEST(annotation, a_mark_lays_a_replicated_tensor_out) {
+  auto x = ts::shard(counted(20), {5, 4}, mesh);
+  ts::CommunicationScope scope;
+  const auto& same = ts::mark_sharding(x, {"x", "y"});
+  EXPECT_EQ(&same, &x);
+  EXPECT_EQ(ts::layout_text(x), "i32[5,4]{x,y}");
+  EXPECT_EQ(ts::to_host(x), counted(20));
+  EXPECT_EQ(scope.wire_bytes(), 0);
+}
+
+TEST(annotation, the_same_mark_again_is_nothing) {
+  auto x = ts::shard(counted(20), {5, 4}, mesh, {"x"});
+  const auto* before = &ts::storage_of(x);
+  ts::mark_sharding(x, {"x"});
+  ts::mark_sharding(x, {"x", ts::none});
+  EXPECT_EQ(&ts::storage_of(x), before);
+}
+
+TEST(annotation, another_mark_is_an_error_until_the_first_is_cleared) {
+  auto x = ts::shard(counted(20), {5, 4}, mesh, {"x"});
+  const auto copy = x;
+  const auto again = [&] { ts::mark_sharding(x, {ts::none, "y"}); };
+  expect_error(ts::errc::annotation, again,
+               "[mark_sharding] existing annotation must be cleared first: i32[5,4]{x,-} on mesh(x=2,y=3) to {-,y} on "
+               "mesh(x=2,y=3) at annotation_test.cpp:");
+  EXPECT_EQ(ts::layout_text(x), "i32[5,4]{x,-}");
+  EXPECT_EQ(&ts::clear_sharding(x), &x);
+  EXPECT_TRUE(ts::sharding(x).is_replicated());
+  again();
+  EXPECT_EQ(ts::layout_text(x), "i32[5,4]{-,y}");
+  EXPECT_EQ(ts::to_host(x), counted(20));
+  EXPECT_EQ(ts::layout_text(copy), "i32[5,4]{x,-}") << "a copy is a value of its own";
+}
+
+TEST(annotation, a_replicated_tensor_may_go_to_another_mesh) {
+  const ts::Mesh other({{"z", 4}});
+  auto x = ts::shard(counted(20), {5, 4}, mesh);
+  ts::mark_sharding(x, other, {"z"});
+  EXPECT_EQ(ts::mesh(x), other);
+  EXPECT_EQ(ts::to_host(x), counted(20));
+  expect_error(
+      ts::errc::annotation, [&] { ts::mark_sharding(x, mesh, {"x"}); }, "cleared first");
+  expect_error(
+      ts::errc::spec_axis, [&] { ts::mark_sharding(ts::clear_sharding(x), {"x"}); }, "'x'", "mark_sharding");
+}
+
+TEST(annotation, manual_arrays_are_the_shards) {
+  const auto x = ts::shard(counted(20), {5, 4}, mesh, {"x"});
+  const ts::LocalTensor<int, 2> local = ts::enable_manual_sharding(x);
+  ASSERT_EQ(local.size(), 6);
+  EXPECT_EQ(local.shape(0), (ts::Shape{3, 4}));
+  EXPECT_EQ(local.shape(5), (ts::Shape{2, 4}));
+  EXPECT_EQ(local.values(0).data(), ts::local_shards(x)[0].data.data()) << "nothing is copied";
+  EXPECT_EQ(local.values(3)[0], 12);
+  // Each device works for itself; the result is a tensor again once its full shape is said.
+  const ts::LocalTensor<int, 2> doubled(mesh, [&](int device) {
+    std::vector<int> values;
+    for (const int value : local.values(device)) values.push_back(2 * value);
+    return ts::LocalTensor<int, 2>::piece(local.shape(device), values);
+  });
+  const auto y = ts::disable_manual_sharding(doubled, {"x"}, {5, 4});
+  std::vector<int> wanted = counted(20);
+  for (int& value : wanted) value *= 2;
+  EXPECT_EQ(ts::to_host(y), wanted);
+  EXPECT_EQ(ts::layout_text(y), "i32[5,4]{x,-}");
+}
+
+TEST(annotation, manual_mistakes_are_named) {
+  const auto x = ts::shard(counted(20), {5, 4}, mesh);
+  expect_error(
+      ts::errc::annotation, [&] { ts::enable_manual_sharding(x); },
+      "[enable_manual_sharding] split tensor: i32[5,4]{-,-} is replicated at annotation_test.cpp:");
+  const auto local = ts::enable_manual_sharding(ts::reshard(x, {"x"}));
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        ts::disable_manual_sharding(local, {"x"}, {8, 4});
+      },
+      "[disable_manual_sharding] shape on device 0: i32[3,4], and its shard [0:4,0:4] of i32[8,4]{x,-} is "
+      "i32[4,4] at annotation_test.cpp:");
+  const ts::LocalTensor<int, 2> differing(mesh, [&](int device) {
+    return ts::LocalTensor<int, 2>::piece({1, 2}, std::vector<int>{device, device});
+  });
+  expect_error(
+      ts::errc::host_data,
+      [&] {
+        ts::disable_manual_sharding(differing, {"x"}, {2, 2});
+      },
+      "equal replicas");
+}
+
+TEST(annotation, manual_and_back_is_the_tensor) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 100; ++round) {
+    const auto layout = tessera_test::random_spec_layout(random, 2);
+    const auto x = ts::shard<2>(counted(ts::volume(layout.shape)), layout.shape, layout.mesh, layout.spec);
+    if (ts::sharding(x).is_replicated()) continue;
+    const auto y = ts::disable_manual_sharding(ts::enable_manual_sharding(x), layout.spec, layout.shape);
+    ASSERT_EQ(ts::to_host(y), ts::to_host(x));
+    ASSERT_EQ(ts::sharding(y), ts::sharding(x));
+  }
+}
+
+TEST(annotation, options_of_a_compiled_function_are_part_of_its_plan) {
+  constexpr auto product = [](auto x, auto w) { return ts::matmul(x, w); };
+  constexpr auto automatic = ts::compile(product), strict = ts::compile(product, {.explicit_axes = {"x"}});
+  const auto x = ts::ones<float>({4, 6}, mesh, {ts::none, "x"}), w = ts::ones<float>({6, 2}, mesh, {"x"});
+  EXPECT_EQ(ts::to_host(automatic(x, w)), std::vector<float>(8, 6.f));
+  expect_error(
+      ts::errc::policy, [&] { strict(x, w); }, "[einsum] ambiguous result sharding");
+  EXPECT_EQ(ts::to_host(strict(ts::reshard(x, {"x"}), ts::reshard(w, {}))), std::vector<float>(8, 6.f));
+}
+
+}  // namespace
