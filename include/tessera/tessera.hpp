@@ -10,6 +10,7 @@
 #include <tessera/static.hpp>
 #include <tessera/tensor/annotation.hpp>
 #include <tessera/tensor/batches.hpp>
+#include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -19,5 +20,6 @@
 #include <tessera/tensor/print.hpp>
 #include <tessera/tensor/random.hpp>
 #include <tessera/tensor/reshard.hpp>
+#include <tessera/tensor/update_shards.hpp>
 
 #endif

@@ -15725,6 +15725,25 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionS
                                std::source_location at = std::source_location::current()) {
   return reshard(x, storage_of(x).mesh(), spec, at);
 }
+/// To a sharding that is known by the indices of its axes, such as that of another tensor on the same mesh.
+/// Errors: `unsupported` for one that leaves the value partial; `rank_mismatch`.
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Sharding& sharding,
+                               std::source_location at = std::source_location::current()) {
+  const Mesh& mesh = storage_of(x).mesh();
+  if (sharding.unreduced != 0)
+    fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), detail::at_text(at));
+  if (sharding.rank != Rank)
+    fail(errc::rank_mismatch, "[reshard] rank: ", layout_text(x), " to ", text(sharding, mesh), detail::at_text(at));
+  return reshard(x, mesh, spec_of(sharding, mesh), at);
+}
+
+/// All of a tensor on every device of its mesh. Communication: all-gathers, unless it lies that way.
+template <class T, int Rank>
+ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
+                                   std::source_location at = std::source_location::current()) {
+  return reshard(x, PartitionSpec{}, at);
+}
 
 }  // namespace tessera
 
@@ -15866,6 +15885,53 @@ ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
   }
   runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
   return tensor_of<T, Rank>(out);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/compare.hpp
+
+#ifndef TESSERA_TENSOR_COMPARE_HPP
+#define TESSERA_TENSOR_COMPARE_HPP
+
+namespace tessera {
+
+/// Whether two tensors lie alike: element type, shape, mesh and sharding.
+template <class T, int Rank, class U, int OtherRank>
+bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
+  const TensorStorage &a = storage_of(x), &b = storage_of(y);
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.sharding() == b.sharding();
+}
+
+/// A hash that tensors of one layout share, whatever their elements are: a key for what is made once a layout.
+template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Rank>& x) {
+  const TensorStorage& storage = storage_of(x);
+  std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
+  for (const std::int64_t extent : storage.shape()) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+  return hash_mix(hash, storage.sharding().hash());
+}
+
+/// Whether two tensors have the same shape and equal elements, however they lie: a NaN equals nothing, and both zeros
+/// are equal. (`ts::equal` compares element by element, and is a tensor.)
+/// Communication: none between tensors that lie alike; otherwise y is brought to the layout of x.
+template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
+  const TensorStorage& a = storage_of(x);
+  if (!(a.shape() == storage_of(y).shape())) return false;
+  if (!same_layout(x, y)) {
+    const PartitionSpec spec = spec_of(a.sharding(), a.mesh());
+    return all_equal(x, reshard(y, a.mesh(), spec));
+  }
+  const TensorStorage& b = storage_of(y);
+  if (&a == &b && !std::is_floating_point_v<T>) return true;
+  for (int shard = 0; shard < a.shard_count(); ++shard) {
+    const auto *p = static_cast<const T*>(a.data(shard)), *q = static_cast<const T*>(b.data(shard));
+    const std::int64_t count = volume(extents(a.box(shard)));
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!(p[i] == q[i])) return false;
+  }
+  return true;
 }
 
 }  // namespace tessera
@@ -23158,6 +23224,47 @@ template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>&
 /// As to_string. This header does not include <ostream>; who has a stream has.
 template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/update_shards.hpp
+
+#ifndef TESSERA_TENSOR_UPDATE_SHARDS_HPP
+#define TESSERA_TENSOR_UPDATE_SHARDS_HPP
+
+namespace tessera {
+
+/// Writes to a tensor in place: f(box, values) for each distinct shard, with its row-major elements as a span of T.
+/// Copies of the tensor keep what they have: memory that they share is copied first. Otherwise nothing is copied.
+///
+///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
+template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
+  const TensorStorage& from = storage_of(x);
+  if (!from.unique()) {
+    const StoragePtr copy(new TensorStorage(from.mesh(), from.dtype(), from.shape(), from.sharding()));
+    for (int shard = 0; shard < from.shard_count(); ++shard)
+      if (const std::int64_t count = volume(extents(from.box(shard))); count > 0)
+        std::memcpy(copy->data(shard), from.data(shard), static_cast<std::size_t>(count) * sizeof(T));
+    x = tensor_of<T, Rank>(copy);
+  }
+  auto& storage = static_cast<TensorStorage&>(*x.storage());
+  for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    const Box& box = storage.box(shard);
+    f(box, std::span<T>(static_cast<T*>(storage.data(shard)), static_cast<std::size_t>(volume(extents(box)))));
+  }
+}
+
+/// Replaces the elements of a tensor by what each device is given: one shard a device, in any order, as local_shards
+/// gives them. The layout stays. Copies of the tensor keep what they have.
+/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+template <class T, int Rank, class Shards>
+void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards,
+                       std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
 }
 
 }  // namespace tessera

@@ -68,6 +68,25 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionS
                                std::source_location at = std::source_location::current()) {
   return reshard(x, storage_of(x).mesh(), spec, at);
 }
+/// To a sharding that is known by the indices of its axes, such as that of another tensor on the same mesh.
+/// Errors: `unsupported` for one that leaves the value partial; `rank_mismatch`.
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Sharding& sharding,
+                               std::source_location at = std::source_location::current()) {
+  const Mesh& mesh = storage_of(x).mesh();
+  if (sharding.unreduced != 0)
+    fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), detail::at_text(at));
+  if (sharding.rank != Rank)
+    fail(errc::rank_mismatch, "[reshard] rank: ", layout_text(x), " to ", text(sharding, mesh), detail::at_text(at));
+  return reshard(x, mesh, spec_of(sharding, mesh), at);
+}
+
+/// All of a tensor on every device of its mesh. Communication: all-gathers, unless it lies that way.
+template <class T, int Rank>
+ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
+                                   std::source_location at = std::source_location::current()) {
+  return reshard(x, PartitionSpec{}, at);
+}
 
 }  // namespace tessera
 

@@ -14,6 +14,7 @@
 #include <xtensor/xmath.hpp>
 #include <xtensor/xtensor.hpp>
 
+#include <tessera/interop/dlpack.hpp>
 #include <tessera/interop/eigen.hpp>
 #include <tessera/interop/range_v3.hpp>
 #include <tessera/interop/xtensor.hpp>
@@ -115,10 +116,25 @@ device 3, replica 1, [2:3,0:2], 2 elements
   auto again = ts::from_local_shards(mesh, {"data"}, {3, 2}, ts::local_shards(small));
   EXPECT_EQ(ts::to_host(again), host);
 
+  ts::load_local_shards(again, ts::local_shards(small));
+  EXPECT_EQ(ts::to_host(again), host);
+  ts::update_shards(again, [](const ts::Box& box, std::span<float> values) {
+    for (float& value : values) value += static_cast<float>(box.begin[0]);
+  });
+  EXPECT_EQ(ts::to_host(again), (std::vector<float>{1, 2.5, 3, 4.25, 7, 8}));
+  ts::all_equal(again, small);    // false: the same shape and elements, however they lie?
+  ts::same_layout(again, small);  // true: element type, shape, mesh and sharding
+  ts::layout_hash(again);         // the same for tensors of one layout
+  EXPECT_FALSE(ts::all_equal(again, small));
+  EXPECT_TRUE(ts::same_layout(again, small));
+
   auto columns = ts::reshard(small, {ts::none, "model"});              // the same value, split by columns
   auto moved = ts::reshard(small, ts::Mesh({{"x", 3}}), {"x"});        // on another mesh
   EXPECT_EQ(ts::to_host(columns), host);
   EXPECT_EQ(ts::to_host(moved), host);
+  auto like = ts::reshard(columns, ts::sharding(small));  // as another tensor lies
+  auto whole = ts::full_tensor(small);                    // on every device
+  EXPECT_TRUE(ts::all_equal(like, small) && ts::all_equal(whole, small));
 
   auto first = ts::rows_of(x, {0, 5});                                 // rows 0 to 4, the same spec
   EXPECT_EQ(ts::shape(first), (ts::Shape{5, 64}));
@@ -139,6 +155,10 @@ device 3, replica 1, [2:3,0:2], 2 elements
   auto as_array = ts::to_xtensor(from_xtensor);
   EXPECT_EQ(as_array, array * 2.0);
 
+  ts::dlpack::DLManagedTensorVersioned* shared = ts::to_dlpack(small, 2);     // what device 2 holds, not copied
+  auto taken = ts::from_dlpack<float, 2>(shared, mesh, {ts::none, "model"});  // copied into shards, given back
+  EXPECT_EQ(ts::to_host(taken), (std::vector<float>{5, 6}));
+
   const auto mistake = [&] {
     ts::shard(values, {12, 65}, mesh);
   };
@@ -155,9 +175,12 @@ std::vector<std::string> lines_of(const std::filesystem::path& path) {
   return lines;
 }
 
-std::string without_indent(const std::string& line) {
-  const std::size_t first = line.find_first_not_of(' ');
-  return first == std::string::npos ? "" : line.substr(first);
+/// Without the space that is there for looks.
+std::string squeezed(const std::string& line) {
+  std::string out;
+  for (const char c : line)
+    if (c != ' ') out += c;
+  return out;
 }
 
 }  // namespace
@@ -166,11 +189,11 @@ TEST(tensors_page, holds_the_lines_of_this_file) {
   const std::filesystem::path here = __FILE__;
   const auto page = lines_of(here.parent_path() / "../../../docs/tensors.md");
   std::string code;
-  for (const std::string& line : lines_of(here)) code += without_indent(line) + "\n";
+  for (const std::string& line : lines_of(here)) code += squeezed(line) + "\n";
   int checked = 0;
   for (const std::string& line : page) {
     if (!line.starts_with("    ") || line.find("train.cpp:41") != std::string::npos) continue;
-    EXPECT_NE(code.find(without_indent(line)), std::string::npos) << "not in doc_test.cpp: " << line;
+    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in doc_test.cpp: " << line;
     ++checked;
   }
   EXPECT_GT(checked, 50);

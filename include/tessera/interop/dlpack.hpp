@@ -1,0 +1,202 @@
+#ifndef TESSERA_INTEROP_DLPACK_HPP
+#define TESSERA_INTEROP_DLPACK_HPP
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <source_location>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+/// The structs of DLPack, the protocol by which NumPy, PyTorch, JAX and others hand arrays to each other, as its binary
+/// interface has them: a pointer to one of these is a pointer to the struct of the same name in dlpack.h.
+/// Source: https://dmlc.github.io/dlpack/latest/c_api.html, versions 0.8 and 1.
+namespace dlpack {
+
+struct DLDevice {
+  std::int32_t device_type;  ///< 1: CPU
+  std::int32_t device_id;
+};
+struct DLDataType {
+  std::uint8_t code;  ///< 0: signed, 1: unsigned, 2: floating, 4: bfloat, 6: bool
+  std::uint8_t bits;
+  std::uint16_t lanes;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  std::int32_t ndim;
+  DLDataType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;  ///< in elements; null: row-major
+  std::uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor* self);
+};
+struct DLPackVersion {
+  std::uint32_t major, minor;
+};
+struct DLManagedTensorVersioned {
+  DLPackVersion version;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensorVersioned* self);
+  std::uint64_t flags;
+  DLTensor dl_tensor;
+};
+inline constexpr std::int32_t cpu = 1;
+inline constexpr std::uint64_t flag_read_only = 1;
+
+// On 64-bit machines, as NumPy and PyTorch read them.
+static_assert(sizeof(void*) != 8 || (sizeof(DLTensor) == 48 && offsetof(DLTensor, dtype) == 20 &&
+                                     offsetof(DLManagedTensorVersioned, dl_tensor) == 32));
+
+/// The DLPack type of an element type.
+constexpr DLDataType type_of(DType dtype) {
+  const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
+  switch (dtype) {
+    case DType::f32:
+    case DType::f64:
+    case DType::f16:
+      return {2, bits, 1};
+    case DType::bf16:
+      return {4, bits, 1};
+    case DType::u8:
+      return {1, bits, 1};
+    case DType::bool_:
+      return {6, bits, 1};
+    default:
+      return {0, bits, 1};
+  }
+}
+
+}  // namespace dlpack
+
+namespace detail {
+
+/// What an exported array needs for as long as its reader has it.
+template <class Managed> struct DlpackExport {
+  Managed managed{};
+  IntrusivePtr<RefCounted> owner;
+  std::array<std::int64_t, max_rank> shape{}, strides{};
+
+  static Managed* make(DType dtype, const Shape& extents, const void* data, IntrusivePtr<RefCounted> owner) {
+    auto made = std::make_unique<DlpackExport>();
+    const kernels::Strides steps = kernels::contiguous_strides(extents);
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      made->shape[d] = extents[d];
+      made->strides[d] = steps[d];
+    }
+    made->owner = std::move(owner);
+    made->managed.dl_tensor = {const_cast<void*>(data),
+                               {dlpack::cpu, 0},
+                               static_cast<std::int32_t>(extents.size()),
+                               dlpack::type_of(dtype),
+                               made->shape.data(),
+                               made->strides.data(),
+                               0};
+    made->managed.manager_ctx = made.get();
+    made->managed.deleter = [](Managed* self) { delete static_cast<DlpackExport*>(self->manager_ctx); };
+    return &made.release()->managed;
+  }
+};
+
+template <class Managed> struct DlpackRelease {
+  void operator()(Managed* managed) const {
+    if (managed->deleter != nullptr) managed->deleter(managed);
+  }
+};
+
+template <class T, int Rank>
+ShardedTensor<T, Rank> shard_dlpack(const dlpack::DLTensor& array, const Mesh& mesh, const PartitionSpec& spec,
+                                    std::source_location at) {
+  const dlpack::DLDataType wanted = dlpack::type_of(dtype_v<T>);
+  if (array.device.device_type != dlpack::cpu)
+    fail(errc::unsupported, "[from_dlpack] memory of the CPU: the array is on a device of type ",
+         array.device.device_type, at_text(at));
+  if (array.dtype.code != wanted.code || array.dtype.bits != wanted.bits || array.dtype.lanes != 1)
+    fail(errc::dtype_mismatch, "[from_dlpack] element type: code ", int{array.dtype.code}, ", ", int{array.dtype.bits},
+         " bits, ", int{array.dtype.lanes}, " lanes for a tensor of ", name_of(dtype_v<T>), at_text(at));
+  if (array.ndim != Rank)
+    fail(errc::rank_mismatch, "[from_dlpack] rank: an array of ", array.ndim, " dims for a tensor of rank ", Rank,
+         at_text(at));
+  Shape shape;
+  for (int d = 0; d < Rank; ++d) shape.push_back(array.shape[d]);
+  check_shape("from_dlpack", dtype_v<T>, shape, Rank, at);
+  kernels::Strides strides = kernels::contiguous_strides(shape);
+  for (int d = 0; d < Rank && array.strides != nullptr; ++d) strides[static_cast<std::size_t>(d)] = array.strides[d];
+  const auto* data = static_cast<const std::byte*>(array.data) + array.byte_offset;
+  return shard_strided<T, Rank>(reinterpret_cast<const T*>(data), shape, strides, mesh, spec, at);
+}
+
+}  // namespace detail
+
+/// What a device holds of a tensor, as an array of DLPack that its reader must not write to: a tensor's memory is
+/// shared. Nothing is copied; the memory lives until the reader calls the deleter.
+/// Errors: `mesh_devices` for a device that is not there.
+template <class T, int Rank>
+dlpack::DLManagedTensorVersioned* to_dlpack(const ShardedTensor<T, Rank>& x, int device = 0) {
+  const TensorStorage& storage = storage_of(x);
+  const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+  auto* const made = detail::DlpackExport<dlpack::DLManagedTensorVersioned>::make(
+      dtype_v<T>, extents(storage.box(shard)), storage.data(shard), x.storage());
+  made->version = {1, 0};
+  made->flags = dlpack::flag_read_only;
+  return made;
+}
+
+/// The same for readers of the protocol before version 1, which could not say that they must not write: a copy.
+template <class T, int Rank>
+dlpack::DLManagedTensor* to_dlpack_unversioned(const ShardedTensor<T, Rank>& x, int device = 0) {
+  const TensorStorage& storage = storage_of(x);
+  const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+  const Shape shape = extents(storage.box(shard));
+  const std::int64_t bytes = volume(shape) * static_cast<std::int64_t>(sizeof(T));
+  const BufferPtr copy = Buffer::allocate(bytes);
+  if (bytes > 0) std::memcpy(copy->data(), storage.data(shard), static_cast<std::size_t>(bytes));
+  return detail::DlpackExport<dlpack::DLManagedTensor>::make(dtype_v<T>, shape, copy->data(),
+                                                             IntrusivePtr<RefCounted>(copy.get()));
+}
+
+/// A tensor of the elements of an array of DLPack, of any strides. It takes the array over, and has called its deleter
+/// when it returns, by an error too.
+/// Errors: `dtype_mismatch`, `rank_mismatch`, `unsupported` for memory that is not the CPU's and for a version after 1;
+/// those of `resolve` for the spec.
+///
+///     auto x = ts::from_dlpack<float, 2>(capsule, mesh, {"data"});
+template <Element T, int Rank>
+ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensor* array, const Mesh& mesh, const PartitionSpec& spec = {},
+                                   std::source_location at = std::source_location::current()) {
+  const std::unique_ptr<dlpack::DLManagedTensor, detail::DlpackRelease<dlpack::DLManagedTensor>> owned(array);
+  return detail::shard_dlpack<T, Rank>(array->dl_tensor, mesh, spec, at);
+}
+template <Element T, int Rank>
+ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensorVersioned* array, const Mesh& mesh,
+                                   const PartitionSpec& spec = {},
+                                   std::source_location at = std::source_location::current()) {
+  const std::unique_ptr<dlpack::DLManagedTensorVersioned, detail::DlpackRelease<dlpack::DLManagedTensorVersioned>>
+      owned(array);
+  if (array->version.major != 1)
+    fail(errc::unsupported, "[from_dlpack] version 1: the array has version ", array->version.major,
+         detail::at_text(at));
+  return detail::shard_dlpack<T, Rank>(array->dl_tensor, mesh, spec, at);
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,52 @@
+#ifndef TESSERA_TENSOR_COMPARE_HPP
+#define TESSERA_TENSOR_COMPARE_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/base/hash.hpp>
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace tessera {
+
+/// Whether two tensors lie alike: element type, shape, mesh and sharding.
+template <class T, int Rank, class U, int OtherRank>
+bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
+  const TensorStorage &a = storage_of(x), &b = storage_of(y);
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.sharding() == b.sharding();
+}
+
+/// A hash that tensors of one layout share, whatever their elements are: a key for what is made once a layout.
+template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Rank>& x) {
+  const TensorStorage& storage = storage_of(x);
+  std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
+  for (const std::int64_t extent : storage.shape()) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+  return hash_mix(hash, storage.sharding().hash());
+}
+
+/// Whether two tensors have the same shape and equal elements, however they lie: a NaN equals nothing, and both zeros
+/// are equal. (`ts::equal` compares element by element, and is a tensor.)
+/// Communication: none between tensors that lie alike; otherwise y is brought to the layout of x.
+template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
+  const TensorStorage& a = storage_of(x);
+  if (!(a.shape() == storage_of(y).shape())) return false;
+  if (!same_layout(x, y)) {
+    const PartitionSpec spec = spec_of(a.sharding(), a.mesh());
+    return all_equal(x, reshard(y, a.mesh(), spec));
+  }
+  const TensorStorage& b = storage_of(y);
+  if (&a == &b && !std::is_floating_point_v<T>) return true;
+  for (int shard = 0; shard < a.shard_count(); ++shard) {
+    const auto *p = static_cast<const T*>(a.data(shard)), *q = static_cast<const T*>(b.data(shard));
+    const std::int64_t count = volume(extents(a.box(shard)));
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!(p[i] == q[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,47 @@
+#ifndef TESSERA_TENSOR_UPDATE_SHARDS_HPP
+#define TESSERA_TENSOR_UPDATE_SHARDS_HPP
+
+#include <cstddef>
+#include <cstring>
+#include <source_location>
+#include <span>
+
+#include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/local_shards.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+/// Writes to a tensor in place: f(box, values) for each distinct shard, with its row-major elements as a span of T.
+/// Copies of the tensor keep what they have: memory that they share is copied first. Otherwise nothing is copied.
+///
+///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
+template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
+  const TensorStorage& from = storage_of(x);
+  if (!from.unique()) {
+    const StoragePtr copy(new TensorStorage(from.mesh(), from.dtype(), from.shape(), from.sharding()));
+    for (int shard = 0; shard < from.shard_count(); ++shard)
+      if (const std::int64_t count = volume(extents(from.box(shard))); count > 0)
+        std::memcpy(copy->data(shard), from.data(shard), static_cast<std::size_t>(count) * sizeof(T));
+    x = tensor_of<T, Rank>(copy);
+  }
+  auto& storage = static_cast<TensorStorage&>(*x.storage());
+  for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    const Box& box = storage.box(shard);
+    f(box, std::span<T>(static_cast<T*>(storage.data(shard)), static_cast<std::size_t>(volume(extents(box)))));
+  }
+}
+
+/// Replaces the elements of a tensor by what each device is given: one shard a device, in any order, as local_shards
+/// gives them. The layout stays. Copies of the tensor keep what they have.
+/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+template <class T, int Rank, class Shards>
+void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards,
+                       std::source_location at = std::source_location::current()) {
+  const TensorStorage& storage = storage_of(x);
+  x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
+}
+
+}  // namespace tessera
+
+#endif
