@@ -10,7 +10,9 @@
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/picture.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/mesh/sharding_spec.hpp>
 #include <tessera/mesh/sharding_string.hpp>
+#include <tessera/mesh/sub_mesh.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/partition/explain.hpp>
 #include <tessera/partition/explicit_axes.hpp>

@@ -795,6 +795,25 @@ constexpr bool is_axis_name(std::string_view name) {
   return !name.empty() && name != "-";
 }
 
+/// The index that a name of digits stands for; -1 for any other name.
+constexpr int index_of_digits(std::string_view name) {
+  int index = 0;
+  for (char c : name) {
+    if (c < '0' || c > '9' || index > 9999) return -1;
+    index = index * 10 + (c - '0');
+  }
+  return name.empty() ? -1 : index;
+}
+constexpr Name name_of_index(int index) {
+  char digits[Name::max_length]{};
+  std::size_t begin = sizeof(digits);
+  do {
+    digits[--begin] = static_cast<char>('0' + index % 10);
+    index /= 10;
+  } while (index > 0);
+  return Name(std::string_view(digits + begin, sizeof(digits) - begin));
+}
+
 /// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.
 struct TextReader {
   std::string_view rest;
@@ -858,6 +877,31 @@ struct NoAxis {};
 /// The entry of a dim that no mesh axis splits.
 inline constexpr NoAxis none{};
 
+/// A mesh axis in a spec: its name, or its index.
+struct AxisRef {
+  Name name;
+
+  constexpr AxisRef(const char* axis) : name(axis) {}
+  constexpr AxisRef(std::string_view axis) : name(axis) {}
+  constexpr AxisRef(const Name& axis) : name(axis) {}
+  AxisRef(std::nullptr_t) = delete;
+  template <class Index>
+    requires(std::is_integral_v<Index> && !std::is_same_v<Index, bool> && !std::is_same_v<Index, char>)
+  constexpr AxisRef(Index axis) {
+    if (axis < Index{0})
+      fail(errc::spec_axis, "[spec] axis index from 0: ", static_cast<std::int64_t>(axis), " counts from the end");
+    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis));
+    name = detail::name_of_index(static_cast<int>(axis));
+  }
+  template <class T>
+    requires(!std::is_convertible_v<T, std::string_view> && !std::is_convertible_v<T, Name> &&
+             (!std::is_integral_v<T> || std::is_same_v<T, bool> || std::is_same_v<T, char>))
+  constexpr AxisRef(const T&) {
+    static_assert(sizeof(T) == 0,
+                  "an entry of a spec is ts::none, an axis by its name or its index, or a list of axes");
+  }
+};
+
 /// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
@@ -865,16 +909,19 @@ struct SpecEntry {
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
-  constexpr SpecEntry(const char* axis) : axes{Name(axis)} {}
-  constexpr SpecEntry(std::string_view axis) : axes{Name(axis)} {}
-  constexpr SpecEntry(const Name& axis) : axes{axis} {}
-  constexpr SpecEntry(std::initializer_list<Name> list) : axes(list) {}
-  SpecEntry(int) = delete;  // a literal 0 would pass for a null name
+  template <class Axis>
+    requires(!std::is_same_v<Axis, SpecEntry> && !std::is_same_v<Axis, NoAxis>)
+  constexpr SpecEntry(const Axis& axis) : axes{AxisRef(axis).name} {}
+  constexpr SpecEntry(std::initializer_list<AxisRef> list) {
+    for (const AxisRef& axis : list) axes.push_back(axis.name);
+  }
 
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor lies on a mesh: an entry a dim, by axis names. Dims past the last entry are not split.
+/// How a tensor lies on a mesh: an entry a dim, of axes by name or by index. Dims past the last entry are not split; a
+/// scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is the major one.
+/// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 struct PartitionSpec {
@@ -1667,6 +1714,344 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
 
 #endif
 
+// ---- tessera/mesh/device_order.hpp
+
+#ifndef TESSERA_MESH_DEVICE_ORDER_HPP
+#define TESSERA_MESH_DEVICE_ORDER_HPP
+
+namespace tessera {
+
+/// One wheel of a mixed-radix counter: `size` ids that lie `stride` apart.
+struct Digit {
+  std::int32_t size = 1;
+  std::int32_t stride = 1;
+  friend constexpr bool operator==(const Digit&, const Digit&) = default;
+};
+
+/// Most wheels an order of devices is kept in before it becomes a list.
+inline constexpr int max_digits = 12;
+using DigitList = InlineVector<Digit, max_digits>;
+
+namespace detail {
+
+struct KeptIds {
+  std::int32_t* ids;
+  std::size_t count;
+  std::uint64_t hash;
+  const KeptIds* next;
+};
+
+/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
+inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
+  static std::atomic<const KeptIds*> first{nullptr};
+  std::uint64_t hash = count;
+  for (std::size_t i = 0; i < count; ++i) hash = hash_mix(hash, static_cast<std::uint64_t>(ids[i]));
+  const KeptIds* head = first.load(std::memory_order_acquire);
+  for (const KeptIds* kept = head; kept; kept = kept->next) {
+    if (kept->hash != hash || kept->count != count) continue;
+    std::size_t i = 0;
+    while (i < count && kept->ids[i] == ids[i]) ++i;
+    if (i == count) return kept->ids;
+  }
+  auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
+  for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
+  while (!first.compare_exchange_weak(kept->next, kept, std::memory_order_acq_rel)) {
+  }
+  return kept->ids;
+}
+
+/// Splits digits, minor first, where the axes of an array of these sizes begin: groups[a] is axis a, major first.
+/// False where an axis begins inside a digit that it does not divide.
+constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, std::size_t axes, DigitList* groups) {
+  std::size_t next = digits.size();
+  Digit digit;
+  for (std::size_t axis = axes; axis-- > 0;) {
+    std::int64_t rest = sizes[axis];
+    while (rest > 1) {
+      while (digit.size == 1) {
+        if (next == 0) return false;
+        digit = digits[--next];
+      }
+      const std::int64_t size = digit.size < rest ? digit.size : rest;
+      if (rest % size != 0 || digit.size % size != 0 || groups[axis].size() == max_digits) return false;
+      groups[axis].insert(0, {static_cast<std::int32_t>(size), digit.stride});
+      digit = {static_cast<std::int32_t>(digit.size / size), static_cast<std::int32_t>(digit.stride * size)};
+      rest /= size;
+    }
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Device ids in the order of a grid of devices: a counter with wheels where there is one, which takes no memory and no
+/// time per device, or a list. Each order has one form, so that equality and hashes are by meaning.
+///
+/// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
+/// stands for 0, 1, 2, ... of whatever mesh it is given to.
+/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter.
+class DeviceOrder {
+ public:
+  static constexpr std::size_t inline_ids = 64;
+
+  constexpr DeviceOrder() = default;
+  constexpr DeviceOrder(std::initializer_list<std::int32_t> ids) : DeviceOrder(ids.begin(), ids.size()) {}
+  constexpr DeviceOrder(const std::int32_t* ids, std::size_t count) : size_(static_cast<std::int64_t>(count)) {
+    if (count == 0 || find_digits(ids)) return;
+    digits_.clear();
+    if (count <= inline_ids && fits_bytes(ids)) {
+      for (std::size_t i = 0; i < count; ++i) few_[i] = static_cast<std::uint8_t>(ids[i]);
+      return;
+    }
+    if (std::is_constant_evaluated())
+      fail(errc::capacity, "[mesh] device order: in a constant expression, a list of at most 64 ids below 256");
+    many_ = detail::keep_ids(ids, count);
+  }
+
+  /// 0, 1, ... count-1.
+  static constexpr DeviceOrder range(std::int64_t count) {
+    DeviceOrder order;
+    order.size_ = count;
+    if (count > 1) order.digits_.push_back({static_cast<std::int32_t>(count), 1});
+    return order;
+  }
+  /// The order that a counter makes, major wheel first. The strides must make each id come once.
+  static constexpr DeviceOrder of_digits(const DigitList& digits) {
+    DeviceOrder order;
+    order.size_ = 1;
+    for (const Digit& digit : digits) {
+      order.size_ *= digit.size;
+      if (digit.size == 1) continue;
+      if (!order.digits_.empty() &&
+          order.digits_.back().stride == static_cast<std::int64_t>(digit.size) * digit.stride) {
+        order.digits_.back() = {order.digits_.back().size * digit.size, digit.stride};
+      } else {
+        order.digits_.push_back(digit);
+      }
+    }
+    return order;
+  }
+
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr std::int64_t size() const { return size_; }
+  constexpr bool is_range() const { return is_counter() && (digits_.empty() || digits_ == DigitList{{size32(), 1}}); }
+  /// Whether it is kept as a counter, of digits(); a list otherwise.
+  constexpr bool is_counter() const { return size_ <= 1 ? few_[0] == 0 && !many_ : !digits_.empty(); }
+  constexpr const DigitList& digits() const { return digits_; }
+
+  /// The id at a position of the grid, counted row-major.
+  constexpr std::int32_t operator[](std::int64_t position) const {
+    if (!is_counter()) return many_ ? many_[position] : few_[position];
+    std::int64_t id = 0;
+    for (std::size_t d = digits_.size(); d-- > 0; position /= digits_[d].size)
+      id += position % digits_[d].size * digits_[d].stride;
+    return static_cast<std::int32_t>(id);
+  }
+  /// Where an id stands; size() where it does not.
+  constexpr std::int64_t position_of(std::int32_t id) const {
+    std::int64_t position = 0;
+    if (!is_counter()) {
+      while (position < size_ && (*this)[position] != id) ++position;
+      return position;
+    }
+    if (id < 0 || id >= size_) return size_;
+    for (const Digit& digit : digits_) position = position * digit.size + id / digit.stride % digit.size;
+    return position;
+  }
+
+  /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
+  constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
+    if (is_counter()) {
+      DigitList groups[max_digits + 1], all;
+      bool fits = axes <= max_digits && detail::split_digits(digits_, sizes, axes, groups);
+      for (std::size_t i = 0; fits && i < axes; ++i) fits = append(all, groups[order[i]]);
+      if (fits) return of_digits(all);
+    }
+    Growable<std::int64_t> strides(axes);
+    std::int64_t stride = 1;
+    for (std::size_t axis = axes; axis-- > 0; stride *= sizes[axis]) strides[axis] = stride;
+    return listed([&](std::int64_t position) {
+      std::int64_t from = 0;
+      for (std::size_t i = axes; i-- > 0; position /= sizes[order[i]])
+        from += position % sizes[order[i]] * strides[static_cast<std::size_t>(order[i])];
+      return (*this)[from];
+    });
+  }
+
+  /// The same with the ids of each run of `group` positions ascending.
+  constexpr DeviceOrder ascending_in_groups(std::int64_t group) const {
+    if (group <= 1) return *this;
+    if (is_counter()) {
+      const std::int64_t sizes[] = {size_ / group, group};
+      DigitList groups[2];
+      if (detail::split_digits(digits_, sizes, 2, groups)) {
+        for (std::size_t i = 1; i < groups[1].size(); ++i)
+          for (std::size_t j = i; j > 0 && groups[1][j].stride > groups[1][j - 1].stride; --j) {
+            const Digit digit = groups[1][j];
+            groups[1][j] = groups[1][j - 1];
+            groups[1][j - 1] = digit;
+          }
+        if (append(groups[0], groups[1])) return of_digits(groups[0]);
+      }
+    }
+    Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
+    for (std::int64_t begin = 0; begin < size_; begin += group) {
+      for (std::int64_t i = begin; i < begin + group; ++i) ids[static_cast<std::size_t>(i)] = (*this)[i];
+      sort(ids.data() + begin, group);
+    }
+    return DeviceOrder(ids.data(), ids.size());
+  }
+
+  friend constexpr bool operator==(const DeviceOrder& a, const DeviceOrder& b) {
+    if (a.size_ != b.size_ || a.is_counter() != b.is_counter() || !(a.digits_ == b.digits_)) return false;
+    if (a.is_counter() || (a.many_ && a.many_ == b.many_)) return true;
+    for (std::int64_t i = 0; i < a.size_; ++i)
+      if (a[i] != b[i]) return false;
+    return true;
+  }
+  constexpr std::uint64_t hash() const {
+    std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(size_));
+    for (const Digit& digit : digits_)
+      hash = hash_mix(hash, static_cast<std::uint64_t>(digit.size) << 32 | static_cast<std::uint64_t>(digit.stride));
+    for (std::int64_t i = 0; !is_counter() && i < size_; ++i)
+      hash = hash_mix(hash, static_cast<std::uint64_t>((*this)[i]));
+    return hash;
+  }
+
+  /// "3,1,2,0".
+  std::string list_text() const {
+    std::string out;
+    for (std::int64_t i = 0; i < size_; ++i) out += concat_text(i ? "," : "", (*this)[i]);
+    return out;
+  }
+  /// "[4,2]T(1,0)", or "[8]" for a range; empty where there is no counter.
+  std::string counter_text() const {
+    if (!is_counter() || empty()) return {};
+    if (digits_.size() < 2) return concat_text("[", size_, "]");
+    std::string dims, order;
+    for (std::size_t place = 0; place < digits_.size(); ++place) {
+      std::size_t wider = 0;
+      for (const Digit& digit : digits_) wider += digit.stride > digits_[place].stride;
+      order += concat_text(place ? "," : "", wider);
+      for (const Digit& digit : digits_) {  // the dim at `place` is the digit that as many others are wider than
+        std::size_t others = 0;
+        for (const Digit& other : digits_) others += other.stride > digit.stride;
+        if (others == place) dims += concat_text(place ? "," : "", digit.size);
+      }
+    }
+    return concat_text("[", dims, "]T(", order, ")");
+  }
+
+ private:
+  constexpr std::int32_t size32() const { return static_cast<std::int32_t>(size_); }
+
+  static constexpr bool append(DigitList& all, const DigitList& more) {
+    for (const Digit& digit : more) {
+      if (all.size() == max_digits) return false;
+      all.push_back(digit);
+    }
+    return true;
+  }
+  static constexpr void sort(std::int32_t* ids, std::int64_t count) {  // heap sort: no header, n log n
+    const auto sink = [&](std::int64_t root, std::int64_t end) {
+      for (std::int64_t child = 2 * root + 1; child < end; root = child, child = 2 * root + 1) {
+        if (child + 1 < end && ids[child + 1] > ids[child]) ++child;
+        if (ids[root] >= ids[child]) return;
+        const std::int32_t id = ids[root];
+        ids[root] = ids[child];
+        ids[child] = id;
+      }
+    };
+    for (std::int64_t root = count / 2; root-- > 0;) sink(root, count);
+    for (std::int64_t end = count; end-- > 1;) {
+      const std::int32_t id = ids[0];
+      ids[0] = ids[end];
+      ids[end] = id;
+      sink(0, end);
+    }
+  }
+  template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
+    Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
+    for (std::int64_t i = 0; i < size_; ++i) ids[static_cast<std::size_t>(i)] = id_at(i);
+    return DeviceOrder(ids.data(), ids.size());
+  }
+  constexpr bool fits_bytes(const std::int32_t* ids) const {
+    for (std::int64_t i = 0; i < size_; ++i)
+      if (ids[i] < 0 || ids[i] > 255) return false;
+    return true;
+  }
+
+  /// From minor to major, each digit is as long as its ids keep one stride: digits that could merge have merged.
+  constexpr bool find_digits(const std::int32_t* ids) {
+    if (ids[0] != 0) return false;
+    DigitList minor_first;
+    for (std::int64_t block = 1; block < size_;) {
+      if (minor_first.size() == max_digits || ids[block] <= 0) return false;
+      Digit digit{1, ids[block]};
+      while (digit.size * block < size_ &&
+             ids[digit.size * block] == static_cast<std::int64_t>(digit.size) * digit.stride)
+        ++digit.size;
+      if (size_ % (block * digit.size) != 0) return false;
+      block *= digit.size;
+      minor_first.push_back(digit);
+    }
+    for (const Digit& digit : minor_first) {  // each id once: a stride is what the narrower digits count
+      std::int64_t narrower = 1;
+      for (const Digit& other : minor_first) narrower *= other.stride < digit.stride ? other.size : 1;
+      if (narrower != digit.stride) return false;
+    }
+    for (std::size_t d = minor_first.size(); d-- > 0;) digits_.push_back(minor_first[d]);
+    for (std::int64_t i = 0; i < size_; ++i) {
+      std::int64_t id = 0, rest = i;
+      for (const Digit& digit : minor_first) {
+        id += rest % digit.size * digit.stride;
+        rest /= digit.size;
+      }
+      if (id != ids[i]) return false;
+    }
+    return true;
+  }
+
+  DigitList digits_;
+  std::uint8_t few_[inline_ids]{};
+  const std::int32_t* many_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+namespace detail {
+
+/// `[dims]T(order)`: false where the order is no permutation of the dims, or the product passes 2^31.
+constexpr bool transposed_range(const std::int32_t* dims, std::size_t rank, const std::int32_t* order,
+                                std::size_t order_size, DeviceOrder& out) {
+  if (rank != order_size) return false;
+  Growable<std::int64_t> strides(rank);
+  Growable<bool> seen(rank);
+  std::int64_t count = 1;
+  for (std::size_t dim = rank; dim-- > 0;) {
+    strides[dim] = count;
+    if (dims[dim] < 1 || dims[dim] > INT32_MAX / count) return false;
+    count *= dims[dim];
+  }
+  DigitList digits;
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (order[i] < 0 || order[i] >= static_cast<std::int32_t>(rank)) return false;
+    const auto dim = static_cast<std::size_t>(order[i]);
+    if (seen[dim]) return false;
+    seen[dim] = true;
+    if (dims[dim] == 1) continue;
+    if (digits.size() == max_digits) return false;
+    digits.push_back({dims[dim], static_cast<std::int32_t>(strides[dim])});
+  }
+  out = DeviceOrder::of_digits(digits);
+  return true;
+}
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/mesh/mesh.hpp
 
 #ifndef TESSERA_MESH_MESH_HPP
@@ -1677,7 +2062,7 @@ namespace tessera {
 /// Most axes a mesh can have.
 inline constexpr int max_axes = 6;
 
-/// One named direction of a mesh.
+/// One direction of a mesh. An axis without a name has its index, in decimal digits, for a name.
 struct Axis {
   Name name;
   int size = 1;
@@ -1689,13 +2074,13 @@ using AxisTable = InlineVector<Axis, max_axes>;
 /// A place in a mesh: one index an axis, in mesh order.
 using Coordinates = InlineVector<int, max_axes>;
 
-/// Device ids in row-major mesh order. Empty means 0, 1, 2, ...
-using DeviceOrder = InlineVector<std::int32_t, 64>;
+class SubMesh;  // mesh/sub_mesh.hpp
 
-/// Devices arranged in a grid with named axes. A mesh without axes is one device.
+/// Devices arranged in a grid of axes. A mesh without axes is one device.
 ///
-/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise.
-/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
+/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise. A mesh is a plain value
+/// of a fixed size, however many devices it has. Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an
+/// order that is no permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
@@ -1710,18 +2095,31 @@ class Mesh {
   constexpr int rank() const { return static_cast<int>(axes_.size()); }
   /// Number of devices.
   constexpr std::int64_t size() const { return size_; }
+  /// Name and size of each axis, in mesh order.
   constexpr const AxisTable& axes() const { return axes_; }
+  /// Sizes of the axes, in mesh order.
+  constexpr Coordinates shape() const {
+    Coordinates sizes;
+    for (const Axis& axis : axes_) sizes.push_back(axis.size);
+    return sizes;
+  }
   constexpr int axis_size(int axis) const { return at(axis).size; }
   constexpr Name axis_name(int axis) const { return at(axis).name; }
+  constexpr bool is_named(int axis) const { return detail::index_of_digits(at(axis).name.view()) < 0; }
   constexpr bool has_axis(std::string_view name) const { return find(name) < rank(); }
-  /// The place of a named axis; `mesh_axis` with the names that there are when it is unknown.
+  /// The place of an axis by its name, or by its index in digits; `mesh_axis` with the names that there are when it is
+  /// unknown.
   constexpr int axis_index(std::string_view name) const {
     const int axis = find(name);
     if (axis == rank()) fail_unknown_axis(name);
     return axis;
   }
 
-  /// The device order, empty where ids are laid row-major.
+  /// The part of the mesh that lies along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
+  constexpr SubMesh operator[](std::string_view axis) const;
+  constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
+
+  /// The device ids, row-major over the axes; empty where they are 0, 1, 2, ...
   constexpr const DeviceOrder& order() const { return order_; }
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
@@ -1734,12 +2132,12 @@ class Mesh {
              axes_[axis].name.view(), "' of size ", size);
       position = position * size + coordinates[axis];
     }
-    return order_.empty() ? static_cast<int>(position) : order_[static_cast<std::size_t>(position)];
+    return order_.empty() ? static_cast<int>(position) : order_[position];
   }
   constexpr Coordinates coordinates_of(int device) const {
     if (device < 0 || device >= size_)
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
-    std::int64_t position = order_.empty() ? device : static_cast<std::int64_t>(order_.find(device));
+    std::int64_t position = order_.empty() ? device : order_.position_of(device);
     Coordinates coordinates(axes_.size(), 0);
     for (int axis = rank() - 1; axis >= 0; --axis) {
       coordinates[axis] = static_cast<int>(position % axes_[axis].size);
@@ -1753,11 +2151,11 @@ class Mesh {
     std::uint64_t hash = hash_mix(0, axes_.size());
     for (const Axis& axis : axes_)
       hash = hash_mix(hash_mix(hash, axis.name.view()), static_cast<std::uint64_t>(axis.size));
-    for (std::int32_t device : order_) hash = hash_mix(hash, static_cast<std::uint64_t>(device));
-    return hash;
+    return order_.empty() ? hash : hash_mix(hash, order_.hash());
   }
 
-  /// "mesh(data=2,model=4)", with ";order=3,2,1,0" where ids are not laid row-major. parse_mesh reads it back.
+  /// "mesh(data=2,model=4)"; where ids are not laid row-major with ";order=3,2,1,0", or with ";order=[2,4]T(1,0)" for
+  /// more than eight devices in the transposed order of an array. parse_mesh reads it back.
   std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
@@ -1765,18 +2163,16 @@ class Mesh {
       out += concat_text(separator, axis.name.view(), "=", axis.size);
       separator = ",";
     }
-    separator = ";order=";
-    for (std::int32_t device : order_) {
-      out += concat_text(separator, device);
-      separator = ",";
-    }
-    return out + ")";
+    if (order_.empty()) return out + ")";
+    const bool few = !order_.is_counter() || size_ <= 8;
+    return concat_text(out, ";order=", few ? order_.list_text() : order_.counter_text(), ")");
   }
 
  private:
   constexpr int find(std::string_view name) const {
     int axis = 0;
     while (axis < rank() && axes_[axis].name.view() != name) ++axis;
+    if (const int index = detail::index_of_digits(name); axis == rank() && index >= 0 && index < rank()) return index;
     return axis;
   }
   constexpr const Axis& at(int axis) const {
@@ -1789,6 +2185,9 @@ class Mesh {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
         fail(errc::mesh_axis, "[mesh] axis name: '", name, "' is empty, '-', or holds a space or one of {}()[]=,;*'\"");
+      if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
+        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' names axis ", axis,
+             ", but digits are the index of an axis without a name");
       if (find(name) != axis) fail(errc::mesh_axis, "[mesh] axis names differ: '", name, "' is given twice");
       if (axes_[axis].size < 1)
         fail(errc::mesh_axis, "[mesh] axis size at least 1: '", name, "' has ", axes_[axis].size);
@@ -1798,20 +2197,27 @@ class Mesh {
   }
   constexpr void check_order() {
     if (order_.empty()) return;
-    if (static_cast<std::int64_t>(order_.size()) != size_)
+    if (order_.size() != size_)
       fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
-    std::uint64_t seen = 0;
-    bool row_major = true;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      const std::int32_t device = order_[i];
-      if (device < 0 || device >= size_)
-        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", device);
-      if (seen >> device & 1u) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
-      seen |= std::uint64_t{1} << device;
-      row_major = row_major && static_cast<std::size_t>(device) == i;
+    if (!order_.is_counter()) {  // a counter gives each id once
+      Growable<bool> seen(static_cast<std::size_t>(size_));
+      std::int64_t outside = size_;
+      for (std::int64_t i = 0; i < size_; ++i) {
+        const std::int32_t device = order_[i];
+        bool twice = false;
+        if (device >= 0 && device < size_) {
+          twice = seen[static_cast<std::size_t>(device)];
+          seen[static_cast<std::size_t>(device)] = true;
+        } else {
+          twice = order_.position_of(device) < i;
+          outside = i;
+        }
+        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
+      }
+      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
     }
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
-    if (row_major) order_.clear();
+    if (order_.is_range()) order_ = {};
   }
   [[noreturn]] void fail_unknown_axis(std::string_view name) const {
     fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
@@ -1836,7 +2242,6 @@ constexpr Mesh parse_mesh(std::string_view text) {
   };
 
   AxisTable axes;
-  DeviceOrder order;
   if (at_end()) return {};
   if (!reader.take(";")) {
     do {
@@ -1849,14 +2254,40 @@ constexpr Mesh parse_mesh(std::string_view text) {
     expect(reader.take(";"));
   }
   expect(reader.take("order="));
-  do {
-    std::int32_t device = 0;
-    expect(reader.take(device));
-    order.push_back(device);
-  } while (reader.take(","));
-  expect(at_end());
+  Growable<std::int32_t> ids;
+  const auto take_list = [&] {
+    do {
+      std::int32_t number = 0;
+      expect(reader.take(number));
+      ids.push_back(number);
+    } while (reader.take(","));
+  };
+  if (!reader.take("[")) {
+    take_list();
+    expect(at_end());
+    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+  }
+  take_list();
+  const auto dims = ids;
+  ids.clear();
+  expect(reader.take("]") && reader.take("T("));
+  take_list();
+  expect(reader.take(")") && at_end());
+  DeviceOrder order;
+  if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
+    fail(errc::mesh_devices, "[mesh] device order: the sizes and the transposition don't fit in '", text, "'");
   return Mesh(axes, order);
 }
+
+/// A mesh of axes without names: a spec calls them 0, 1, ...
+constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
+  AxisTable axes;
+  for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
+  return Mesh(axes, order);
+}
+
+/// All devices along one axis, which has no name unless one is given.
+constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
 
 }  // namespace tessera
 
@@ -2208,6 +2639,11 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
   return box;
 }
 
+/// The indices that a device holds.
+constexpr Box device_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh, int device) {
+  return shard_box(shape, sharding, mesh, mesh.coordinates_of(device));
+}
+
 /// Numbers the distinct shards of a tensor: mixed radix over the mesh axes that the sharding uses, in mesh order.
 /// A tensor stores one buffer a shard, however many devices hold a replica of it.
 class ShardGrid {
@@ -2268,6 +2704,37 @@ constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device)
   for (int replica = 0; replica < grid.replicas(); ++replica)
     lower += mesh.device_at(grid.coordinates(shard, replica)) < device;
   return lower;
+}
+
+/// Where one element of a tensor is: in a shard, numbered as in ShardGrid, at an index of its own.
+struct ElementPlace {
+  int shard = 0;
+  Shape index;
+  friend constexpr bool operator==(const ElementPlace&, const ElementPlace&) = default;
+};
+
+/// Which shard holds the element at an index of the whole tensor, and where in it. Of a value still to be reduced it is
+/// the first of the shards that hold parts of the element.
+/// Errors: `rank_mismatch`, and `dim_range` for an index outside the tensor.
+constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
+  detail::check_same_rank(shape, sharding);
+  if (index.size() != shape.size())
+    fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
+  ElementPlace place{0, index};
+  Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (index[dim] < 0 || index[dim] >= shape[dim])
+      fail(errc::dim_range, "[locate] index: ", index[dim], " in dim ", dim, " of ", shape[dim]);
+    const int count = shard_count(sharding, mesh, static_cast<int>(dim));
+    const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
+    std::int64_t shard = index[dim] / chunk;
+    place.index[dim] = index[dim] % chunk;
+    const AxisList& axes = sharding.dims[dim];
+    for (std::size_t a = axes.size(); a-- > 0; shard /= mesh.axis_size(axes[a]))
+      coordinates[axes[a]] = static_cast<int>(shard % mesh.axis_size(axes[a]));
+  }
+  place.shard = ShardGrid(mesh, sharding).index_of(coordinates);
+  return place;
 }
 
 }  // namespace tessera
@@ -10023,84 +10490,61 @@ namespace tessera {
 /// Two spellings of the devices in an HLO sharding: a transposed range where there is one, or every id.
 enum class HloForm : std::uint8_t { iota, v1 };
 
+/// What a sharding is, in one word.
+enum class ShardingType : std::uint8_t {
+  unannotated,
+  replicated,
+  maximal,
+  tiled,
+  partially_replicated,
+  manual,
+  unreduced
+};
+
+constexpr std::string_view name_of(ShardingType type) {
+  constexpr std::string_view names[] = {"unannotated",          "replicated", "maximal",  "tiled",
+                                        "partially replicated", "manual",     "unreduced"};
+  return names[static_cast<std::size_t>(type)];
+}
+
 /// An HLO sharding string, taken apart: what XLA programs and their tools exchange.
+///
+/// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
+/// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
 
   Kind kind = Kind::unannotated;
-  std::vector<std::int64_t> tile;     ///< tiles a dim, then the size of each subgroup
-  std::vector<Subgroup> subgroups;    ///< what the last dims of the tile mean
-  std::vector<std::int32_t> devices;  ///< row-major over the tile; of a maximal sharding, the one device
+  InlineVector<std::int64_t, max_rank + 4> tile;  ///< tiles a dim, then the size of each subgroup
+  InlineVector<Subgroup, 4> subgroups;            ///< what the last dims of the tile mean
+  DeviceOrder devices;                            ///< row-major over the tile; of a maximal sharding, the one device
 
   /// Dims of the tensor that the tile covers.
-  std::size_t rank() const { return tile.size() - subgroups.size(); }
-  /// The one spelling of a sharding: no subgroup of size one, replicas in ascending order, `replicated` by its name.
-  HloSharding canonical() const;
+  constexpr std::size_t rank() const { return tile.size() - subgroups.size(); }
+  /// Tiles that the dims of the tensor are cut into.
+  constexpr std::int64_t tile_count() const {
+    std::int64_t count = 1;
+    for (std::size_t dim = 0; dim < rank(); ++dim) count *= tile[dim];
+    return count;
+  }
+  constexpr ShardingType type() const;
+  /// The one spelling of a sharding: subgroups of one kind merged and in the order manual, unreduced, replicated, none
+  /// of size one; replicas in ascending order; `replicated` by its name.
+  constexpr HloSharding canonical() const;
+  constexpr std::uint64_t hash() const;
   /// As XLA prints it; empty when unannotated. parse_hlo_sharding reads it back.
   std::string text(HloForm form = HloForm::iota) const;
 
-  friend bool operator==(const HloSharding&, const HloSharding&) = default;
+  friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
+    const HloSharding x = a.canonical(), y = b.canonical();
+    return x.kind == y.kind && x.tile == y.tile && x.subgroups == y.subgroups && x.devices == y.devices;
+  }
 };
 
 namespace detail {
 
-/// `<=[dims]T(order)`: a range reshaped to dims, then transposed.
-struct IotaOrder {
-  std::vector<std::int64_t> dims;
-  std::vector<std::int32_t> order;
-
-  std::vector<std::int32_t> expand() const {
-    std::vector<std::int64_t> strides(dims.size(), 1);
-    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-    std::vector<std::int32_t> ids{0};
-    for (std::int32_t dim : order) {
-      std::vector<std::int32_t> next;
-      next.reserve(ids.size() * static_cast<std::size_t>(dims[dim]));
-      for (std::int32_t id : ids)
-        for (std::int64_t i = 0; i < dims[dim]; ++i) next.push_back(id + static_cast<std::int32_t>(i * strides[dim]));
-      ids = std::move(next);
-    }
-    return ids;
-  }
-
-  /// The shortest form that expands to `ids`; without dims when there is none.
-  static IotaOrder of(const std::vector<std::int32_t>& ids) {
-    struct Run {
-      std::int64_t length, stride;
-    };
-    // From minor to major, each run is as long as its ids keep one stride: runs that could merge have merged.
-    const std::int64_t count = static_cast<std::int64_t>(ids.size());
-    std::vector<Run> runs;
-    for (std::int64_t block = 1; block < count;) {
-      Run run{1, ids[block]};
-      while (run.length * block < count && ids[run.length * block] == run.length * run.stride) ++run.length;
-      block *= run.length;
-      runs.push_back(run);
-    }
-    IotaOrder iota;
-    for (std::size_t r = runs.size(); r-- > 0;) {
-      std::int32_t wider = 0;
-      for (const Run& other : runs) wider += other.stride > runs[r].stride;
-      iota.order.push_back(wider);
-    }
-    iota.dims.resize(runs.size());
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-      std::int64_t& length = iota.dims[iota.order[runs.size() - 1 - r]];
-      if (length != 0) return {};
-      length = runs[r].length;
-    }
-    if (runs.empty()) iota = {{1}, {0}};
-    return iota.expand() == ids ? iota : IotaOrder{};
-  }
-};
-
-template <class Number>
-void append_list(std::string& out, const std::vector<Number>& numbers, std::string_view separator = ",") {
-  for (std::size_t i = 0; i < numbers.size(); ++i) out += concat_text(i ? separator : "", numbers[i]);
-}
-
-inline std::string_view name_of(HloSharding::Subgroup subgroup) {
+constexpr std::string_view name_of(HloSharding::Subgroup subgroup) {
   constexpr std::string_view names[] = {"manual", "unreduced", "replicated"};
   return names[static_cast<std::size_t>(subgroup)];
 }
@@ -10108,9 +10552,9 @@ inline std::string_view name_of(HloSharding::Subgroup subgroup) {
 /// Reads one sharding string; a member a production.
 class HloParser {
  public:
-  explicit HloParser(std::string_view source) : source_(source), reader_{source} {}
+  constexpr explicit HloParser(std::string_view source) : source_(source), reader_{source} {}
 
-  HloSharding parse() {
+  constexpr HloSharding parse() {
     using Kind = HloSharding::Kind;
     HloSharding sharding;
     if (reader_.done()) return sharding;
@@ -10124,7 +10568,7 @@ class HloParser {
     } else if (reader_.take("maximal")) {
       sharding.kind = Kind::maximal;
       expect(reader_.take("device="));
-      sharding.devices.push_back(number());
+      sharding.devices = {number()};
     } else {
       expect(reader_.take("devices="));
       tiled(sharding);
@@ -10134,84 +10578,90 @@ class HloParser {
   }
 
  private:
-  // Far above any machine; bounds what a short iota string can make us allocate.
-  static constexpr std::int64_t max_devices = std::int64_t{1} << 22;
+  using Numbers = Growable<std::int32_t>;
 
-  void tiled(HloSharding& sharding) {
+  constexpr void tiled(HloSharding& sharding) {
     sharding.kind = HloSharding::Kind::tiled;
-    sharding.tile = sizes();
+    const Numbers tile = sizes();
+    require(tile.size() <= sharding.tile.capacity(), "too many dims");
+    for (std::int32_t size : tile) sharding.tile.push_back(size);
     if (reader_.take("<=")) {
-      IotaOrder iota{sizes(), {}};
-      const auto rank = static_cast<std::int32_t>(iota.dims.size());
-      for (std::int32_t dim = 0; dim < rank; ++dim) iota.order.push_back(dim);
+      const Numbers dims = sizes();
+      Numbers order;
+      for (std::size_t dim = 0; dim < dims.size(); ++dim) order.push_back(static_cast<std::int32_t>(dim));
       if (reader_.take("T(")) {
-        iota.order = {number()};
-        while (reader_.take(",")) iota.order.push_back(number());
+        order = numbers();
         expect(reader_.take(")"));
-        require(is_permutation(iota.order, rank), "the transposition is no permutation of the dims");
       }
-      require(count(iota.dims) == count(sharding.tile), "tile and device counts differ");
-      sharding.devices = iota.expand();
+      require(count(dims) == count(tile), "tile and device counts differ");
+      require(transposed_range(dims.data(), dims.size(), order.data(), order.size(), sharding.devices),
+              "the transposition is no permutation of the dims");
     } else {
-      do sharding.devices.push_back(number());
-      while (reader_.take(","));
-      const auto given = static_cast<std::int64_t>(sharding.devices.size());
-      require(given == count(sharding.tile), "tile and device counts differ");
-      require(is_permutation(sharding.devices, static_cast<std::int32_t>(given)),
-              "the devices are no permutation of 0, 1, 2, ...");
+      const Numbers devices = numbers();
+      const auto given = static_cast<std::int64_t>(devices.size());
+      require(given == count(tile), "tile and device counts differ");
+      require(is_permutation(devices), "the devices are no permutation of 0, 1, 2, ...");
+      sharding.devices = DeviceOrder(devices.data(), devices.size());
     }
     if (reader_.take("last_tile_dim_replicate")) {
       sharding.subgroups = {HloSharding::Subgroup::replicated};
     } else if (reader_.take("last_tile_dims={")) {
-      do sharding.subgroups.push_back(subgroup());
-      while (reader_.take(","));
+      do {
+        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many subgroups");
+        sharding.subgroups.push_back(subgroup());
+      } while (reader_.take(","));
       expect(reader_.take("}"));
     }
     require(sharding.subgroups.size() <= sharding.tile.size(), "more subgroups than tile dims");
+    require(sharding.rank() <= max_rank, "too many dims");
   }
 
-  HloSharding::Subgroup subgroup() {
+  constexpr HloSharding::Subgroup subgroup() {
     using Subgroup = HloSharding::Subgroup;
     for (Subgroup s : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated})
       if (reader_.take(name_of(s))) return s;
     expect(false);
     return Subgroup::manual;
   }
-  std::int32_t number() {
+  constexpr std::int32_t number() {
     std::int32_t value = 0;
     expect(reader_.take(value) && value >= 0);
     return value;
   }
-  std::vector<std::int64_t> sizes() {
+  constexpr Numbers numbers() {
+    Numbers list;
+    do list.push_back(number());
+    while (reader_.take(","));
+    return list;
+  }
+  constexpr Numbers sizes() {
     expect(reader_.take("["));
-    std::vector<std::int64_t> list;
-    do {
-      list.push_back(number());
-      require(list.back() > 0, "a size of zero");
-    } while (reader_.take(","));
+    const Numbers list = numbers();
+    for (std::int32_t size : list) require(size > 0, "a size of zero");
     expect(reader_.take("]"));
     return list;
   }
-  std::int64_t count(const std::vector<std::int64_t>& list) const {
+  constexpr std::int64_t count(const Numbers& list) const {
     std::int64_t product = 1;
-    for (std::int64_t size : list) {
-      require(size <= max_devices / product, "more devices than 2^22");
+    for (std::int32_t size : list) {
+      require(size <= INT32_MAX / product, "more than 2^31 devices");
       product *= size;
     }
     return product;
   }
-  static bool is_permutation(const std::vector<std::int32_t>& list, std::int32_t size) {
-    std::vector<bool> seen(static_cast<std::size_t>(size));
+  static constexpr bool is_permutation(const Numbers& list) {
+    Growable<bool> seen(list.size());
     for (std::int32_t value : list) {
-      if (value >= size || seen[value]) return false;
-      seen[value] = true;
+      const auto at = static_cast<std::size_t>(value);
+      if (at >= list.size() || seen[at]) return false;
+      seen[at] = true;
     }
-    return static_cast<std::int32_t>(list.size()) == size;
+    return true;
   }
-  void require(bool holds, std::string_view problem) const {
+  constexpr void require(bool holds, std::string_view problem) const {
     if (!holds) fail(errc::sharding_string, "[hlo] sharding string: ", problem, " in '", source_, "'");
   }
-  void expect(bool matches) const {
+  constexpr void expect(bool matches) const {
     if (!matches)
       fail(errc::sharding_string, "[hlo] sharding string: '", source_, "' stops making sense at '", reader_.rest, "'");
   }
@@ -10222,30 +10672,57 @@ class HloParser {
 
 }  // namespace detail
 
-inline HloSharding HloSharding::canonical() const {
+constexpr HloSharding HloSharding::canonical() const {
   if (kind != Kind::tiled) return *this;
-  const auto count = static_cast<std::int64_t>(devices.size());
-  if (!subgroups.empty() && tile.back() == count) {
+  const std::size_t dims = rank();
+  HloSharding out;
+  out.kind = Kind::tiled;
+  int order[max_rank + 4]{};
+  std::size_t axes = 0;
+  for (; axes < dims; ++axes) {
+    order[axes] = static_cast<int>(axes);
+    out.tile.push_back(tile[axes]);
+  }
+  for (Subgroup wanted : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated}) {
+    std::int64_t size = 1;
+    for (std::size_t group = 0; group < subgroups.size(); ++group) {
+      if (subgroups[group] != wanted) continue;
+      order[axes++] = static_cast<int>(dims + group);
+      size *= tile[dims + group];
+    }
+    if (size == 1) continue;
+    out.subgroups.push_back(wanted);
+    out.tile.push_back(size);
+  }
+  const std::int64_t count = devices.size();
+  if (count == out.tile_count() * (out.subgroups.empty() ? 1 : out.tile.back()) && out.tile_count() == 1) {
     constexpr Kind kinds[] = {Kind::manual, Kind::unreduced, Kind::replicated};
     HloSharding whole;
-    whole.kind = kinds[static_cast<std::size_t>(subgroups.back())];
+    whole.kind = out.subgroups.empty() ? Kind::replicated : kinds[static_cast<std::size_t>(out.subgroups.back())];
     return whole;
   }
-  HloSharding out = *this;
-  for (std::size_t group = subgroups.size(); group-- > 0;) {
-    if (out.tile[out.rank() + group] != 1) continue;
-    out.tile.erase(out.tile.begin() + static_cast<std::ptrdiff_t>(out.rank() + group));
-    out.subgroups.erase(out.subgroups.begin() + static_cast<std::ptrdiff_t>(group));
-  }
-  if (out.subgroups.size() < subgroups.size()) return out.canonical();
-  if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated) {
-    const auto size = static_cast<std::size_t>(out.tile.back());
-    for (std::size_t begin = 0; begin < out.devices.size(); begin += size)
-      for (std::size_t i = begin + 1; i < begin + size; ++i)
-        for (std::size_t j = i; j > begin && out.devices[j] < out.devices[j - 1]; --j)
-          std::swap(out.devices[j], out.devices[j - 1]);
-  }
+  out.devices = devices.transposed(tile.data(), order, axes);
+  if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated)
+    out.devices = out.devices.ascending_in_groups(out.tile.back());
   return out;
+}
+
+constexpr std::uint64_t HloSharding::hash() const {
+  const HloSharding one = canonical();
+  std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
+  for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
+  for (Subgroup group : one.subgroups) hash = hash_mix(hash, static_cast<std::uint64_t>(group));
+  return hash_mix(hash, one.devices.hash());
+}
+
+constexpr ShardingType HloSharding::type() const {
+  constexpr ShardingType types[] = {ShardingType::unannotated, ShardingType::replicated, ShardingType::maximal,
+                                    ShardingType::manual,      ShardingType::unreduced,  ShardingType::tiled};
+  const HloSharding one = canonical();
+  if (one.kind != Kind::tiled || one.subgroups.empty()) return types[static_cast<std::size_t>(one.kind)];
+  if (one.subgroups.contains(Subgroup::manual)) return ShardingType::manual;
+  if (one.subgroups.contains(Subgroup::unreduced)) return ShardingType::unreduced;
+  return ShardingType::partially_replicated;
 }
 
 inline std::string HloSharding::text(HloForm form) const {
@@ -10259,27 +10736,17 @@ inline std::string HloSharding::text(HloForm form) const {
     case Kind::unreduced:
       return "{unreduced}";
     case Kind::maximal:
-      return concat_text("{maximal device=", devices.at(0), "}");
+      return concat_text("{maximal device=", devices[0], "}");
     case Kind::tiled:
       break;
   }
   std::string out = "{devices=[";
-  detail::append_list(out, tile);
+  for (std::size_t dim = 0; dim < tile.size(); ++dim) out += concat_text(dim ? "," : "", tile[dim]);
   out += "]";
-  detail::IotaOrder iota;
-  if (form == HloForm::iota) iota = detail::IotaOrder::of(devices);
-  if (iota.dims.empty()) {
-    detail::append_list(out, devices);
-  } else {
-    out += "<=[";
-    detail::append_list(out, iota.dims);
-    out += "]";
-    if (iota.dims.size() > 1) {
-      out += "T(";
-      detail::append_list(out, iota.order);
-      out += ")";
-    }
-  }
+  if (form == HloForm::iota && devices.is_counter())
+    out += concat_text("<=", devices.counter_text());
+  else
+    out += devices.list_text();
   if (subgroups.size() == 1 && subgroups[0] == Subgroup::replicated) {
     out += " last_tile_dim_replicate";
   } else if (!subgroups.empty()) {
@@ -10292,16 +10759,19 @@ inline std::string HloSharding::text(HloForm form) const {
 
 /// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; empty is unannotated.
 /// Errors: `sharding_string` for anything else, and for tiles that their devices don't fill.
-inline HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
+constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
 
 /// The tile assignment of a sharding, canonical: the mesh transposed to the axes of the dims, then unreduced axes,
 /// then the rest, which replicate. HLO has no word for the kind of reduction.
-inline HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
+constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
   HloSharding out;
   out.kind = HloSharding::Kind::tiled;
-  std::vector<int> axes;  // of the transposed mesh, major first
+  int axes[max_axes]{};  // of the transposed mesh, major first
+  std::int64_t sizes[max_axes]{};
+  std::size_t count = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) sizes[axis] = mesh.axis_size(axis);
   for (int dim = 0; dim < sharding.rank; ++dim) {
-    for (std::uint8_t axis : sharding.dims[dim]) axes.push_back(axis);
+    for (std::uint8_t axis : sharding.dims[dim]) axes[count++] = axis;
     out.tile.push_back(shard_count(sharding, mesh, dim));
   }
   const auto add_subgroup = [&](HloSharding::Subgroup subgroup, unsigned mask) {
@@ -10309,23 +10779,186 @@ inline HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
     out.tile.push_back(1);
     for (int axis = 0; axis < mesh.rank(); ++axis) {
       if (!(mask >> axis & 1)) continue;
-      axes.push_back(axis);
+      axes[count++] = axis;
       out.tile.back() *= mesh.axis_size(axis);
     }
   };
   if (sharding.unreduced != 0) add_subgroup(HloSharding::Subgroup::unreduced, sharding.unreduced);
   add_subgroup(HloSharding::Subgroup::replicated, ~unsigned{sharding.used_axes()});
-
-  out.devices.reserve(static_cast<std::size_t>(mesh.size()));
-  Coordinates place(static_cast<std::size_t>(mesh.rank()), 0);
-  for (std::int64_t i = 0; i < mesh.size(); ++i) {
-    std::int64_t position = i;
-    for (std::size_t a = axes.size(); a-- > 0; position /= mesh.axis_size(axes[a]))
-      place[axes[a]] = static_cast<int>(position % mesh.axis_size(axes[a]));
-    out.devices.push_back(mesh.device_at(place));
-  }
+  const DeviceOrder order = mesh.order().empty() ? DeviceOrder::range(mesh.size()) : mesh.order();
+  out.devices = order.transposed(sizes, axes, count);
   return out.canonical();
 }
+
+/// The indices that a device holds under an HLO sharding: all where it does not tile, none beside the one device of a
+/// maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
+constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
+  Box box{Shape(shape.size(), 0), shape};
+  if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
+  if (sharding.kind != HloSharding::Kind::tiled) return box;
+  if (sharding.rank() != shape.size())
+    fail(errc::rank_mismatch, "[hlo] rank: a shape of rank ", shape.size(), " and a tile of rank ", sharding.rank());
+  const std::int64_t position = sharding.devices.position_of(device);
+  if (position == sharding.devices.size())
+    fail(errc::mesh_devices, "[hlo] device: ", device, " is not one of the ", sharding.devices.size(), " devices");
+  std::int64_t tile = position / (sharding.devices.size() / sharding.tile_count());
+  for (std::size_t dim = shape.size(); dim-- > 0; tile /= sharding.tile[dim]) {
+    const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
+    const std::int64_t begin = tile % sharding.tile[dim] * chunk;
+    box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
+    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+  }
+  return box;
+}
+
+/// Which replica of its shard a device holds: 0 where each device has a tile of its own, the place in the group of
+/// replicas where there are groups, the device's id where all hold everything.
+constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
+  using Kind = HloSharding::Kind;
+  const HloSharding one = sharding.canonical();
+  if (one.kind == Kind::replicated || one.kind == Kind::unannotated) return device;
+  if (one.kind != Kind::tiled || one.subgroups.empty() || one.subgroups.back() != HloSharding::Subgroup::replicated)
+    return 0;
+  return one.devices.position_of(device) % one.tile.back();
+}
+
+/// Whether two shardings, on whatever meshes, put the same part of a tensor on each device, still to be reduced alike.
+constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
+  if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
+  const HloSharding one = hlo_sharding(a, mesh_a);
+  if (!(one == hlo_sharding(b, mesh_b))) return false;
+  return one.type() != ShardingType::unreduced || a.reduction == b.reduction;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/picture_grid.hpp
+
+#ifndef TESSERA_MESH_PICTURE_GRID_HPP
+#define TESSERA_MESH_PICTURE_GRID_HPP
+
+namespace tessera {
+
+/// How a picture of a sharding looks. What is longer than its limit is shown by its beginning and its end.
+struct PictureOptions {
+  std::string_view device_kind = "CPU";
+  bool color = false;    ///< ANSI colors in text; an SVG always has colors
+  int max_rows = 16;     ///< of a table
+  int max_columns = 16;  ///< of a table
+  int max_planes = 4;    ///< tables, one for each shard of the dims past the second
+  int max_ids = 16;      ///< device ids in a cell
+};
+
+namespace detail {
+
+/// The cells of a picture: the shards of the first two dims, a plane for each shard of the others.
+class PictureGrid {
+ public:
+  PictureGrid(const HloSharding& sharding, std::int64_t device_count, const PictureOptions& options)
+      : options_(options) {
+    const HloSharding one = sharding.canonical();
+    using Kind = HloSharding::Kind;
+    devices_ = one.kind == Kind::tiled || one.kind == Kind::maximal ? one.devices : DeviceOrder::range(device_count);
+    if (one.kind == Kind::manual) role_ = " manual";
+    if (one.kind == Kind::unreduced) role_ = " unreduced";
+    if (one.kind == Kind::tiled) {
+      for (std::size_t dim = 0; dim < one.rank(); ++dim) tile_.push_back(one.tile[dim]);
+      for (HloSharding::Subgroup group : one.subgroups)
+        if (group != HloSharding::Subgroup::replicated) role_ += concat_text(" ", name_of(group));
+    }
+    group_ = devices_.size() / one.tile_count();
+    if (one.kind != Kind::tiled) group_ = devices_.size();
+    devices_ = devices_.ascending_in_groups(group_);
+  }
+
+  /// One dim is one row.
+  std::int64_t rows() const { return tile_.size() < 2 ? 1 : tile_[0]; }
+  std::int64_t columns() const { return tile_.empty() ? 1 : tile_.size() < 2 ? tile_[0] : tile_[1]; }
+  std::int64_t planes() const {
+    std::int64_t count = 1;
+    for (std::size_t dim = 2; dim < tile_.size(); ++dim) count *= tile_[dim];
+    return count;
+  }
+  std::int64_t device_count() const { return devices_.size(); }
+  /// The dim that the columns, or the rows, are cut from; -1 for none.
+  int column_dim() const { return static_cast<int>(tile_.size() < 2 ? tile_.size() : 2) - 1; }
+  int row_dim() const { return tile_.size() < 2 ? -1 : 0; }
+
+  std::vector<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
+  std::vector<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
+  std::vector<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
+  bool is_summary() const {
+    return rows() > limit(options_.max_rows) || columns() > limit(options_.max_columns) ||
+           planes() > limit(options_.max_planes);
+  }
+
+  std::int64_t shard(std::int64_t plane, std::int64_t row, std::int64_t column) const {
+    return (row * columns() + column) * planes() + plane;
+  }
+  /// "CPU 3", "CPU [0, 1]", "CPU [0, 1, 2, …, 99]".
+  std::string label(std::int64_t shard) const {
+    const std::int64_t begin = shard * group_;
+    if (group_ == 1) return concat_text(options_.device_kind, " ", devices_[begin], role_);
+    std::string ids;
+    for (std::int64_t i : shown(group_, options_.max_ids)) {
+      if (!ids.empty()) ids += ", ";
+      ids += i < 0 ? std::string("…") : std::to_string(devices_[begin + i]);
+    }
+    return concat_text(options_.device_kind, " [", ids, "]", role_);
+  }
+  /// "dim 2: shard 1 of 4", or "dims 2, 3: shard (1, 0) of (4, 2)".
+  std::string plane_title(std::int64_t plane) const {
+    std::string dims, at, of;
+    for (std::size_t dim = tile_.size(); dim-- > 2; plane /= tile_[dim]) {
+      const char* comma = dims.empty() ? "" : ", ";
+      dims = concat_text(dim, comma, dims);
+      at = concat_text(plane % tile_[dim], comma, at);
+      of = concat_text(tile_[dim], comma, of);
+    }
+    if (tile_.size() == 3) return concat_text("dim ", dims, ": shard ", at, " of ", of);
+    return concat_text("dims ", dims, ": shard (", at, ") of (", of, ")");
+  }
+  /// "100 x 1000 shards on 100000 devices".
+  std::string summary() const {
+    std::string out;
+    for (std::int64_t size : tile_) out += concat_text(out.empty() ? "" : " x ", size);
+    return concat_text(out, " shards on ", device_count(), " devices");
+  }
+
+ private:
+  static std::int64_t limit(int given) { return given < 3 ? 3 : given; }
+  /// 0, 1, ..., with -1 for what is left out.
+  static std::vector<std::int64_t> shown(std::int64_t count, int given) {
+    std::vector<std::int64_t> places;
+    for (std::int64_t i = 0; i < count && i < limit(given); ++i) places.push_back(i);
+    if (count > limit(given)) {
+      places[places.size() - 2] = -1;
+      places.back() = count - 1;
+    }
+    return places;
+  }
+
+  PictureOptions options_;
+  std::vector<std::int64_t> tile_;
+  DeviceOrder devices_;
+  std::int64_t group_ = 1;  // devices in a cell
+  std::string role_;
+};
+
+/// A light color for each shard, apart from those next to it: red, green, blue from 0 to 255.
+struct Color {
+  int red, green, blue;
+};
+inline Color color_of(std::int64_t shard) {
+  constexpr Color colors[] = {{158, 202, 225}, {253, 208, 162}, {161, 217, 155}, {218, 178, 255},
+                              {252, 187, 161}, {199, 233, 192}, {255, 237, 160}, {188, 220, 244},
+                              {250, 196, 220}, {204, 235, 197}, {222, 203, 228}, {229, 216, 189}};
+  return colors[static_cast<std::size_t>(shard) % std::size(colors)];
+}
+
+}  // namespace detail
 
 }  // namespace tessera
 
@@ -10340,91 +10973,280 @@ namespace tessera {
 
 namespace detail {
 
-/// Devices by the tile of the first two dims that they hold, row-major; ids ascend in each cell.
-struct CellTable {
-  std::size_t rows = 1;
+/// Columns that a text of narrow UTF-8 characters takes.
+inline std::size_t width_of(std::string_view text) {
+  std::size_t width = 0;
+  for (char c : text) width += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return width;
+}
+
+/// One table; a cell is a text and the shard that colors it, or -1.
+struct TextTable {
+  struct Cell {
+    std::string text;
+    std::int64_t shard;
+  };
+  std::vector<Cell> cells;
   std::size_t columns = 1;
-  std::vector<std::vector<std::int32_t>> cells{{}};
+
+  std::string draw(bool color) const {
+    std::vector<std::size_t> widths(columns, 0);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (const std::size_t width = width_of(cells[i].text); width > widths[i % columns]) widths[i % columns] = width;
+    std::string out;
+    const auto rule = [&](const char* left, const char* middle, const char* right) {
+      for (std::size_t column = 0; column < columns; ++column) {
+        out += column ? middle : left;
+        for (std::size_t i = 0; i < widths[column] + 2; ++i) out += "─";
+      }
+      out += concat_text(right, "\n");
+    };
+    rule("┌", "┬", "┐");
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::size_t column = i % columns;
+      if (i > 0 && column == 0) rule("├", "┼", "┤");
+      const std::string text =
+          concat_text(" ", cells[i].text, std::string(widths[column] - width_of(cells[i].text) + 1, ' '));
+      out += "│";
+      if (color && cells[i].shard >= 0) {
+        const Color c = color_of(cells[i].shard);
+        out += concat_text("\x1b[30;48;2;", c.red, ";", c.green, ";", c.blue, "m", text, "\x1b[0m");
+      } else {
+        out += text;
+      }
+      if (column + 1 == columns) out += "│\n";
+    }
+    rule("└", "┴", "┘");
+    return out;
+  }
 };
 
-inline CellTable cells_of(const HloSharding& sharding, std::int64_t device_count) {
-  CellTable table;
-  if (sharding.kind == HloSharding::Kind::maximal) {
-    table.cells[0] = sharding.devices;
-    return table;
-  }
-  if (sharding.kind != HloSharding::Kind::tiled) {
-    for (std::int64_t device = 0; device < device_count; ++device)
-      table.cells[0].push_back(static_cast<std::int32_t>(device));
-    return table;
-  }
-  const std::size_t rank = sharding.rank();
-  if (rank == 1) table.columns = static_cast<std::size_t>(sharding.tile[0]);
-  if (rank >= 2) {
-    table.rows = static_cast<std::size_t>(sharding.tile[0]);
-    table.columns = static_cast<std::size_t>(sharding.tile[1]);
-  }
-  table.cells.resize(table.rows * table.columns);
-  const std::size_t devices_per_cell = sharding.devices.size() / table.cells.size();
-  std::vector<std::size_t> cell_of(sharding.devices.size());
-  for (std::size_t i = 0; i < cell_of.size(); ++i)
-    cell_of.at(static_cast<std::size_t>(sharding.devices[i])) = i / devices_per_cell;
-  for (std::size_t device = 0; device < cell_of.size(); ++device)
-    table.cells[cell_of[device]].push_back(static_cast<std::int32_t>(device));
-  return table;
-}
-
-inline std::string cell_text(const std::vector<std::int32_t>& devices, std::string_view device_kind) {
-  std::string ids;
-  append_list(ids, devices, ", ");
-  return devices.size() == 1 ? concat_text(device_kind, " ", ids) : concat_text(device_kind, " [", ids, "]");
-}
-
-inline std::string draw_table(const std::vector<std::string>& cells, std::size_t columns) {
-  std::vector<std::size_t> widths(columns, 0);
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    if (cells[i].size() > widths[i % columns]) widths[i % columns] = cells[i].size();
-  std::string out;
-  const auto rule = [&](const char* left, const char* middle, const char* right) {
-    for (std::size_t column = 0; column < columns; ++column) {
-      out += column ? middle : left;
-      for (std::size_t i = 0; i < widths[column] + 2; ++i) out += "─";
+inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
+  TextTable table;
+  const std::vector<std::int64_t> columns = grid.shown_columns();
+  table.columns = columns.size();
+  for (std::int64_t row : grid.shown_rows())
+    for (std::int64_t column : columns) {
+      if (row >= 0 && column >= 0) {
+        const std::int64_t shard = grid.shard(plane, row, column);
+        table.cells.push_back({grid.label(shard), shard});
+      } else {
+        table.cells.push_back({row < 0 && column < 0 ? "⋱" : row < 0 ? "⋮" : "…", -1});
+      }
     }
-    out += concat_text(right, "\n");
-  };
-  rule("┌", "┬", "┐");
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::size_t column = i % columns;
-    if (i > 0 && column == 0) rule("├", "┼", "┤");
-    out += concat_text("│ ", cells[i], std::string(widths[column] - cells[i].size(), ' '), " ");
-    if (column + 1 == columns) out += "│\n";
-  }
-  rule("└", "┴", "┘");
-  return out;
+  return table;
 }
 
 }  // namespace detail
 
-/// Draws which device holds which tile of the first two dims, as a table; one dim is one row. Devices that share a
-/// cell hold replicas of it, or tiles of later dims. `device_count` matters where the sharding names no devices.
+/// Draws which devices hold which shard, as a table of the first two dims; one dim is one row. Devices in one cell hold
+/// replicas of it. Where later dims are split, there is a titled table for each of their shards. `device_count` matters
+/// where the sharding names no devices. What is manual or unreduced says so. Large meshes are summarized.
 ///
 ///     ┌────────────┬────────────┐
 ///     │ CPU [0, 1] │ CPU [2, 3] │
 ///     └────────────┴────────────┘
 inline std::string visualize_sharding(const HloSharding& sharding, std::int64_t device_count,
-                                      std::string_view device_kind = "CPU") {
-  const detail::CellTable table = detail::cells_of(sharding, device_count);
-  std::vector<std::string> cells;
-  for (const std::vector<std::int32_t>& cell : table.cells) cells.push_back(detail::cell_text(cell, device_kind));
-  if (sharding.kind == HloSharding::Kind::manual) cells[0] += " manual";
-  if (sharding.kind == HloSharding::Kind::unreduced) cells[0] += " unreduced";
-  return detail::draw_table(cells, table.columns);
+                                      const PictureOptions& options) {
+  const detail::PictureGrid grid(sharding, device_count, options);
+  std::string out;
+  for (std::int64_t plane : grid.shown_planes()) {
+    if (plane < 0) {
+      out += "…\n";
+      continue;
+    }
+    if (grid.planes() > 1) out += grid.plane_title(plane) + "\n";
+    out += detail::plane_table(grid, plane).draw(options.color);
+  }
+  if (grid.is_summary()) out += grid.summary() + "\n";
+  return out;
 }
-
+inline std::string visualize_sharding(const HloSharding& sharding, std::int64_t device_count,
+                                      std::string_view device_kind = "CPU") {
+  return visualize_sharding(sharding, device_count, PictureOptions{.device_kind = device_kind});
+}
+inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh, const PictureOptions& options) {
+  return visualize_sharding(hlo_sharding(sharding, mesh), mesh.size(), options);
+}
 inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh,
                                       std::string_view device_kind = "CPU") {
-  return visualize_sharding(hlo_sharding(sharding, mesh), mesh.size(), device_kind);
+  return visualize_sharding(sharding, mesh, PictureOptions{.device_kind = device_kind});
 }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/sharding_spec.hpp
+
+#ifndef TESSERA_MESH_SHARDING_SPEC_HPP
+#define TESSERA_MESH_SHARDING_SPEC_HPP
+
+namespace tessera {
+
+/// A mesh and a spec for tensors of one rank, as loaders of batches carry it.
+///
+/// With `minibatch`, what a host holds is its own part of the batch: its rows are split over its own devices, and the
+/// whole tensor has the rows of all hosts, host after host. Devices are numbered host by host.
+/// Errors: `rank_mismatch` for a tensor of another rank, `not_divisible` for rows that do not divide over the devices
+/// of a host, `mesh_devices` for a mesh that gives a host rows of another.
+struct ShardingSpec {
+  Mesh mesh;
+  PartitionSpec spec;
+  bool minibatch = false;
+
+  constexpr bool can_apply(int rank) const { return static_cast<int>(spec.entries.size()) == rank; }
+  /// The sharding of a tensor of this rank.
+  constexpr Sharding resolve(int rank) const {
+    if (!can_apply(rank))
+      fail(errc::rank_mismatch, "[sharding_spec] rank: ", spec.text(), " has ", spec.entries.size(),
+           " entries, the tensor ", rank, " dims");
+    return tessera::resolve(spec, mesh, rank);
+  }
+  /// The shape of the whole tensor, of which each of `hosts` holds `local`.
+  constexpr Shape global_shape(const Shape& local, int hosts) const {
+    if (!minibatch) return local;
+    check_minibatch(local, hosts);
+    Shape shape = local;
+    shape[0] *= hosts;
+    return shape;
+  }
+  /// The indices of what its host holds that a device gets.
+  constexpr Box local_box(const Shape& local, int hosts, int device) const {
+    const Sharding sharding = resolve(static_cast<int>(local.size()));
+    const Shape shape = global_shape(local, hosts);
+    Box box = device_box(shape, sharding, mesh, device);
+    if (!minibatch) return box;
+    const std::int64_t first = device / (mesh.size() / hosts) * local[0];
+    if (box.begin[0] < first || box.end[0] > first + local[0])
+      fail(errc::mesh_devices, "[sharding_spec] minibatch: rows ", box.begin[0], " to ", box.end[0], " of device ",
+           device, " are not on its host; order the mesh host by host along the axes of dim 0: ", spec.text(), " on ",
+           mesh.text());
+    box.begin[0] -= first;
+    box.end[0] -= first;
+    return box;
+  }
+
+  friend constexpr bool operator==(const ShardingSpec&, const ShardingSpec&) = default;
+  constexpr std::uint64_t hash() const {
+    return hash_mix(hash_mix(mesh.hash(), tessera::resolve(spec, mesh, static_cast<int>(spec.entries.size())).hash()),
+                    std::uint64_t{minibatch});
+  }
+
+ private:
+  constexpr void check_minibatch(const Shape& local, int hosts) const {
+    const Sharding sharding = resolve(static_cast<int>(local.size()));
+    if (local.empty()) fail(errc::rank_mismatch, "[sharding_spec] minibatch: a scalar has no rows");
+    if (hosts < 1 || mesh.size() % hosts != 0)
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", mesh.size(), " devices over ", hosts, " hosts");
+    const int shards = shard_count(sharding, mesh, 0);
+    if (shards % hosts != 0)
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", shards, " shards of the rows over ", hosts, " hosts");
+    if (local[0] % (shards / hosts) != 0)
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", local[0], " rows of a host over the ", shards / hosts,
+           " shards of its devices");
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/sub_mesh.hpp
+
+#ifndef TESSERA_MESH_SUB_MESH_HPP
+#define TESSERA_MESH_SUB_MESH_HPP
+
+namespace tessera {
+
+/// The devices of a mesh along some of its axes, at one place along the others: `mesh["data"]`, or
+/// `mesh[{"model", "data"}]` in that order of axes. Device ids stay those of the whole mesh, and so do axis names: a
+/// spec for the part resolves against parent() to the layout that is replicated along the other axes. Errors:
+/// `mesh_axis` for an axis that is unknown or named twice, `mesh_devices` for a place outside the mesh.
+///
+///     mesh["model"].devices()                  // of the part that holds device 0
+///     mesh["model"].containing(5).devices()    // of the part that holds device 5
+class SubMesh {
+ public:
+  constexpr SubMesh(const Mesh& parent, std::initializer_list<Name> axes)
+      : parent_(parent), place_(static_cast<std::size_t>(parent.rank()), 0) {
+    for (const Name& name : axes) {
+      const int axis = parent.axis_index(name.view());
+      if (axes_.contains(axis)) fail(errc::mesh_axis, "[mesh] axes of a part: '", name.view(), "' is given twice");
+      axes_.push_back(axis);
+      size_ *= parent.axis_size(axis);
+    }
+  }
+
+  constexpr const Mesh& parent() const { return parent_; }
+  constexpr int rank() const { return static_cast<int>(axes_.size()); }
+  constexpr std::int64_t size() const { return size_; }
+  /// Indices of the axes in the parent.
+  constexpr const Coordinates& axes() const { return axes_; }
+  /// How many such parts the mesh falls into.
+  constexpr std::int64_t siblings() const { return parent_.size() / size_; }
+
+  /// The part along the same axes that holds a device.
+  constexpr SubMesh containing(int device) const {
+    SubMesh other = *this;
+    other.place_ = parent_.coordinates_of(device);
+    for (int axis : axes_) other.place_[static_cast<std::size_t>(axis)] = 0;
+    return other;
+  }
+  constexpr bool contains(int device) const { return containing(device).place_ == place_; }
+
+  /// The id, in the whole mesh, of the device at coordinates along the axes of the part.
+  constexpr int device_at(const Coordinates& coordinates) const {
+    if (coordinates.size() != axes_.size())
+      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
+    Coordinates place = place_;
+    for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
+    return parent_.device_at(place);
+  }
+  /// Where a device of this part lies along its axes.
+  constexpr Coordinates coordinates_of(int device) const {
+    if (!contains(device))
+      fail(errc::mesh_devices, "[mesh] device: ", device, " is not in this part of ", parent_.text());
+    const Coordinates place = parent_.coordinates_of(device);
+    Coordinates coordinates;
+    for (int axis : axes_) coordinates.push_back(place[static_cast<std::size_t>(axis)]);
+    return coordinates;
+  }
+  /// The ids, row-major over the axes of the part.
+  constexpr DeviceOrder devices() const {
+    Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
+    for (std::int64_t i = 0; i < size_; ++i) {
+      Coordinates coordinates(axes_.size(), 0);
+      std::int64_t rest = i;
+      for (std::size_t a = axes_.size(); a-- > 0;) {
+        const int size = parent_.axis_size(axes_[a]);
+        coordinates[a] = static_cast<int>(rest % size);
+        rest /= size;
+      }
+      ids[static_cast<std::size_t>(i)] = device_at(coordinates);
+    }
+    return DeviceOrder(ids.data(), ids.size());
+  }
+  /// A mesh of its own of the same axes, with its devices numbered from 0.
+  constexpr Mesh mesh() const {
+    AxisTable axes;
+    for (int axis : axes_) {
+      const bool named = parent_.is_named(axis);
+      axes.push_back({named ? parent_.axis_name(axis) : detail::name_of_index(static_cast<int>(axes.size())),
+                      parent_.axis_size(axis)});
+    }
+    return Mesh(axes);
+  }
+
+ private:
+  Mesh parent_;
+  Coordinates axes_;
+  Coordinates place_;  // of the part: 0 along its own axes
+  std::int64_t size_ = 1;
+};
+
+constexpr SubMesh Mesh::operator[](std::string_view axis) const { return SubMesh(*this, {Name(axis)}); }
+constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { return SubMesh(*this, axes); }
 
 }  // namespace tessera
 

@@ -1,6 +1,9 @@
 #include <type_traits>
 
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/mesh/sharding_spec.hpp>
+#include <tessera/mesh/sharding_string.hpp>
+#include <tessera/mesh/sub_mesh.hpp>
 
 namespace ts = tessera;
 
@@ -19,7 +22,8 @@ constexpr std::size_t entries(const ts::PartitionSpec& spec) { return spec.entri
 static_assert(entries({}) == 0 && entries({"x"}) == 1 && entries({ts::none}) == 1);
 static_assert(entries({"x", "y"}) == 2 && entries({{"x", "y"}}) == 1 && entries({"x", ts::none, {"y", "z"}}) == 3);
 static_assert(ts::parse_spec("{data,-,(x,y)}") == ts::PartitionSpec({"data", ts::none, {"x", "y"}}));
-static_assert(!std::is_constructible_v<ts::SpecEntry, int>, "an index is no axis name");
+static_assert(ts::PartitionSpec({0, ts::none, {1, "x"}}) == ts::parse_spec("{0,-,(1,x)}"),
+              "an index is not a null name");
 
 constexpr ts::Sharding sharding = ts::resolve({"data", "model"}, mesh, 3);
 static_assert(sharding.used_axes() == 0b11 && !sharding.is_replicated() && sharding.hash() != 0);
@@ -49,5 +53,22 @@ constexpr bool tiles(std::int64_t extent) {
   return total == extent * extent;
 }
 static_assert(tiles(0) && tiles(1) && tiles(13) && tiles(64));
+
+// Meshes of any size are constants of one size; their strings and boxes take no loop over devices.
+constexpr ts::Mesh pod({{"data", 100}, {"expert", 10}, {"model", 100}});
+constexpr ts::HloSharding pod_sharding = ts::hlo_sharding(ts::resolve({"model", "data"}, pod, 2), pod);
+static_assert(pod_sharding ==
+              ts::parse_hlo_sharding("{devices=[100,100,10]<=[100,10,100]T(2,0,1) last_tile_dim_replicate}"));
+static_assert(pod_sharding.type() == ts::ShardingType::partially_replicated);
+static_assert(ts::device_box({1000, 1000}, pod_sharding, 54321) == ts::Box{{210, 540}, {220, 550}});
+static_assert(ts::device_box({1000, 1000}, ts::resolve({"model", "data"}, pod, 2), pod, 54321).begin[1] == 540);
+static_assert(ts::locate({215, 549}, {1000, 1000}, ts::resolve({"model", "data"}, pod, 2), pod).index ==
+              ts::Shape{5, 9});
+static_assert(sizeof(ts::Mesh) <= 384 && std::is_trivially_copyable_v<ts::Mesh>);
+
+static_assert(mesh["model"].containing(5).device_at({2}) == 6 && mesh[{"model", "data"}].device_at({2, 1}) == 6);
+static_assert(mesh["data"].mesh() == ts::Mesh({{"data", 2}}) && mesh["data"].siblings() == 4);
+static_assert(ts::resolve({0, 1}, ts::unnamed_mesh({2, 4}), 2) == ts::resolve({"data", "model"}, mesh, 2));
+static_assert(ts::ShardingSpec{mesh, {"data", ts::none}, true}.global_shape({6, 3}, 2) == ts::Shape{12, 3});
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/text_reader.hpp>
 
 namespace tessera {
@@ -18,7 +19,7 @@ namespace tessera {
 /// Most axes a mesh can have.
 inline constexpr int max_axes = 6;
 
-/// One named direction of a mesh.
+/// One direction of a mesh. An axis without a name has its index, in decimal digits, for a name.
 struct Axis {
   Name name;
   int size = 1;
@@ -30,13 +31,13 @@ using AxisTable = InlineVector<Axis, max_axes>;
 /// A place in a mesh: one index an axis, in mesh order.
 using Coordinates = InlineVector<int, max_axes>;
 
-/// Device ids in row-major mesh order. Empty means 0, 1, 2, ...
-using DeviceOrder = InlineVector<std::int32_t, 64>;
+class SubMesh;  // mesh/sub_mesh.hpp
 
-/// Devices arranged in a grid with named axes. A mesh without axes is one device.
+/// Devices arranged in a grid of axes. A mesh without axes is one device.
 ///
-/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise.
-/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
+/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise. A mesh is a plain value
+/// of a fixed size, however many devices it has. Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an
+/// order that is no permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
@@ -51,18 +52,31 @@ class Mesh {
   constexpr int rank() const { return static_cast<int>(axes_.size()); }
   /// Number of devices.
   constexpr std::int64_t size() const { return size_; }
+  /// Name and size of each axis, in mesh order.
   constexpr const AxisTable& axes() const { return axes_; }
+  /// Sizes of the axes, in mesh order.
+  constexpr Coordinates shape() const {
+    Coordinates sizes;
+    for (const Axis& axis : axes_) sizes.push_back(axis.size);
+    return sizes;
+  }
   constexpr int axis_size(int axis) const { return at(axis).size; }
   constexpr Name axis_name(int axis) const { return at(axis).name; }
+  constexpr bool is_named(int axis) const { return detail::index_of_digits(at(axis).name.view()) < 0; }
   constexpr bool has_axis(std::string_view name) const { return find(name) < rank(); }
-  /// The place of a named axis; `mesh_axis` with the names that there are when it is unknown.
+  /// The place of an axis by its name, or by its index in digits; `mesh_axis` with the names that there are when it is
+  /// unknown.
   constexpr int axis_index(std::string_view name) const {
     const int axis = find(name);
     if (axis == rank()) fail_unknown_axis(name);
     return axis;
   }
 
-  /// The device order, empty where ids are laid row-major.
+  /// The part of the mesh that lies along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
+  constexpr SubMesh operator[](std::string_view axis) const;
+  constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
+
+  /// The device ids, row-major over the axes; empty where they are 0, 1, 2, ...
   constexpr const DeviceOrder& order() const { return order_; }
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
@@ -75,12 +89,12 @@ class Mesh {
              axes_[axis].name.view(), "' of size ", size);
       position = position * size + coordinates[axis];
     }
-    return order_.empty() ? static_cast<int>(position) : order_[static_cast<std::size_t>(position)];
+    return order_.empty() ? static_cast<int>(position) : order_[position];
   }
   constexpr Coordinates coordinates_of(int device) const {
     if (device < 0 || device >= size_)
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
-    std::int64_t position = order_.empty() ? device : static_cast<std::int64_t>(order_.find(device));
+    std::int64_t position = order_.empty() ? device : order_.position_of(device);
     Coordinates coordinates(axes_.size(), 0);
     for (int axis = rank() - 1; axis >= 0; --axis) {
       coordinates[axis] = static_cast<int>(position % axes_[axis].size);
@@ -94,11 +108,11 @@ class Mesh {
     std::uint64_t hash = hash_mix(0, axes_.size());
     for (const Axis& axis : axes_)
       hash = hash_mix(hash_mix(hash, axis.name.view()), static_cast<std::uint64_t>(axis.size));
-    for (std::int32_t device : order_) hash = hash_mix(hash, static_cast<std::uint64_t>(device));
-    return hash;
+    return order_.empty() ? hash : hash_mix(hash, order_.hash());
   }
 
-  /// "mesh(data=2,model=4)", with ";order=3,2,1,0" where ids are not laid row-major. parse_mesh reads it back.
+  /// "mesh(data=2,model=4)"; where ids are not laid row-major with ";order=3,2,1,0", or with ";order=[2,4]T(1,0)" for
+  /// more than eight devices in the transposed order of an array. parse_mesh reads it back.
   std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
@@ -106,18 +120,16 @@ class Mesh {
       out += concat_text(separator, axis.name.view(), "=", axis.size);
       separator = ",";
     }
-    separator = ";order=";
-    for (std::int32_t device : order_) {
-      out += concat_text(separator, device);
-      separator = ",";
-    }
-    return out + ")";
+    if (order_.empty()) return out + ")";
+    const bool few = !order_.is_counter() || size_ <= 8;
+    return concat_text(out, ";order=", few ? order_.list_text() : order_.counter_text(), ")");
   }
 
  private:
   constexpr int find(std::string_view name) const {
     int axis = 0;
     while (axis < rank() && axes_[axis].name.view() != name) ++axis;
+    if (const int index = detail::index_of_digits(name); axis == rank() && index >= 0 && index < rank()) return index;
     return axis;
   }
   constexpr const Axis& at(int axis) const {
@@ -130,6 +142,9 @@ class Mesh {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
         fail(errc::mesh_axis, "[mesh] axis name: '", name, "' is empty, '-', or holds a space or one of {}()[]=,;*'\"");
+      if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
+        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' names axis ", axis,
+             ", but digits are the index of an axis without a name");
       if (find(name) != axis) fail(errc::mesh_axis, "[mesh] axis names differ: '", name, "' is given twice");
       if (axes_[axis].size < 1)
         fail(errc::mesh_axis, "[mesh] axis size at least 1: '", name, "' has ", axes_[axis].size);
@@ -139,20 +154,27 @@ class Mesh {
   }
   constexpr void check_order() {
     if (order_.empty()) return;
-    if (static_cast<std::int64_t>(order_.size()) != size_)
+    if (order_.size() != size_)
       fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
-    std::uint64_t seen = 0;
-    bool row_major = true;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      const std::int32_t device = order_[i];
-      if (device < 0 || device >= size_)
-        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", device);
-      if (seen >> device & 1u) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
-      seen |= std::uint64_t{1} << device;
-      row_major = row_major && static_cast<std::size_t>(device) == i;
+    if (!order_.is_counter()) {  // a counter gives each id once
+      Growable<bool> seen(static_cast<std::size_t>(size_));
+      std::int64_t outside = size_;
+      for (std::int64_t i = 0; i < size_; ++i) {
+        const std::int32_t device = order_[i];
+        bool twice = false;
+        if (device >= 0 && device < size_) {
+          twice = seen[static_cast<std::size_t>(device)];
+          seen[static_cast<std::size_t>(device)] = true;
+        } else {
+          twice = order_.position_of(device) < i;
+          outside = i;
+        }
+        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
+      }
+      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
     }
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
-    if (row_major) order_.clear();
+    if (order_.is_range()) order_ = {};
   }
   [[noreturn]] void fail_unknown_axis(std::string_view name) const {
     fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
@@ -177,7 +199,6 @@ constexpr Mesh parse_mesh(std::string_view text) {
   };
 
   AxisTable axes;
-  DeviceOrder order;
   if (at_end()) return {};
   if (!reader.take(";")) {
     do {
@@ -190,14 +211,40 @@ constexpr Mesh parse_mesh(std::string_view text) {
     expect(reader.take(";"));
   }
   expect(reader.take("order="));
-  do {
-    std::int32_t device = 0;
-    expect(reader.take(device));
-    order.push_back(device);
-  } while (reader.take(","));
-  expect(at_end());
+  Growable<std::int32_t> ids;
+  const auto take_list = [&] {
+    do {
+      std::int32_t number = 0;
+      expect(reader.take(number));
+      ids.push_back(number);
+    } while (reader.take(","));
+  };
+  if (!reader.take("[")) {
+    take_list();
+    expect(at_end());
+    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+  }
+  take_list();
+  const auto dims = ids;
+  ids.clear();
+  expect(reader.take("]") && reader.take("T("));
+  take_list();
+  expect(reader.take(")") && at_end());
+  DeviceOrder order;
+  if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
+    fail(errc::mesh_devices, "[mesh] device order: the sizes and the transposition don't fit in '", text, "'");
   return Mesh(axes, order);
 }
+
+/// A mesh of axes without names: a spec calls them 0, 1, ...
+constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
+  AxisTable axes;
+  for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
+  return Mesh(axes, order);
+}
+
+/// All devices along one axis, which has no name unless one is given.
+constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
 
 }  // namespace tessera
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
@@ -22,6 +23,31 @@ struct NoAxis {};
 /// The entry of a dim that no mesh axis splits.
 inline constexpr NoAxis none{};
 
+/// A mesh axis in a spec: its name, or its index.
+struct AxisRef {
+  Name name;
+
+  constexpr AxisRef(const char* axis) : name(axis) {}
+  constexpr AxisRef(std::string_view axis) : name(axis) {}
+  constexpr AxisRef(const Name& axis) : name(axis) {}
+  AxisRef(std::nullptr_t) = delete;
+  template <class Index>
+    requires(std::is_integral_v<Index> && !std::is_same_v<Index, bool> && !std::is_same_v<Index, char>)
+  constexpr AxisRef(Index axis) {
+    if (axis < Index{0})
+      fail(errc::spec_axis, "[spec] axis index from 0: ", static_cast<std::int64_t>(axis), " counts from the end");
+    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis));
+    name = detail::name_of_index(static_cast<int>(axis));
+  }
+  template <class T>
+    requires(!std::is_convertible_v<T, std::string_view> && !std::is_convertible_v<T, Name> &&
+             (!std::is_integral_v<T> || std::is_same_v<T, bool> || std::is_same_v<T, char>))
+  constexpr AxisRef(const T&) {
+    static_assert(sizeof(T) == 0,
+                  "an entry of a spec is ts::none, an axis by its name or its index, or a list of axes");
+  }
+};
+
 /// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
@@ -29,16 +55,19 @@ struct SpecEntry {
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
-  constexpr SpecEntry(const char* axis) : axes{Name(axis)} {}
-  constexpr SpecEntry(std::string_view axis) : axes{Name(axis)} {}
-  constexpr SpecEntry(const Name& axis) : axes{axis} {}
-  constexpr SpecEntry(std::initializer_list<Name> list) : axes(list) {}
-  SpecEntry(int) = delete;  // a literal 0 would pass for a null name
+  template <class Axis>
+    requires(!std::is_same_v<Axis, SpecEntry> && !std::is_same_v<Axis, NoAxis>)
+  constexpr SpecEntry(const Axis& axis) : axes{AxisRef(axis).name} {}
+  constexpr SpecEntry(std::initializer_list<AxisRef> list) {
+    for (const AxisRef& axis : list) axes.push_back(axis.name);
+  }
 
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor lies on a mesh: an entry a dim, by axis names. Dims past the last entry are not split.
+/// How a tensor lies on a mesh: an entry a dim, of axes by name or by index. Dims past the last entry are not split; a
+/// scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is the major one.
+/// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 struct PartitionSpec {

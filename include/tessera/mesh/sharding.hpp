@@ -178,6 +178,11 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
   return box;
 }
 
+/// The indices that a device holds.
+constexpr Box device_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh, int device) {
+  return shard_box(shape, sharding, mesh, mesh.coordinates_of(device));
+}
+
 /// Numbers the distinct shards of a tensor: mixed radix over the mesh axes that the sharding uses, in mesh order.
 /// A tensor stores one buffer a shard, however many devices hold a replica of it.
 class ShardGrid {
@@ -238,6 +243,37 @@ constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device)
   for (int replica = 0; replica < grid.replicas(); ++replica)
     lower += mesh.device_at(grid.coordinates(shard, replica)) < device;
   return lower;
+}
+
+/// Where one element of a tensor is: in a shard, numbered as in ShardGrid, at an index of its own.
+struct ElementPlace {
+  int shard = 0;
+  Shape index;
+  friend constexpr bool operator==(const ElementPlace&, const ElementPlace&) = default;
+};
+
+/// Which shard holds the element at an index of the whole tensor, and where in it. Of a value still to be reduced it is
+/// the first of the shards that hold parts of the element.
+/// Errors: `rank_mismatch`, and `dim_range` for an index outside the tensor.
+constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
+  detail::check_same_rank(shape, sharding);
+  if (index.size() != shape.size())
+    fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
+  ElementPlace place{0, index};
+  Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (index[dim] < 0 || index[dim] >= shape[dim])
+      fail(errc::dim_range, "[locate] index: ", index[dim], " in dim ", dim, " of ", shape[dim]);
+    const int count = shard_count(sharding, mesh, static_cast<int>(dim));
+    const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
+    std::int64_t shard = index[dim] / chunk;
+    place.index[dim] = index[dim] % chunk;
+    const AxisList& axes = sharding.dims[dim];
+    for (std::size_t a = axes.size(); a-- > 0; shard /= mesh.axis_size(axes[a]))
+      coordinates[axes[a]] = static_cast<int>(shard % mesh.axis_size(axes[a]));
+  }
+  place.shard = ShardGrid(mesh, sharding).index_of(coordinates);
+  return place;
 }
 
 }  // namespace tessera

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/hash.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/text_reader.hpp>
@@ -18,84 +21,61 @@ namespace tessera {
 /// Two spellings of the devices in an HLO sharding: a transposed range where there is one, or every id.
 enum class HloForm : std::uint8_t { iota, v1 };
 
+/// What a sharding is, in one word.
+enum class ShardingType : std::uint8_t {
+  unannotated,
+  replicated,
+  maximal,
+  tiled,
+  partially_replicated,
+  manual,
+  unreduced
+};
+
+constexpr std::string_view name_of(ShardingType type) {
+  constexpr std::string_view names[] = {"unannotated",          "replicated", "maximal",  "tiled",
+                                        "partially replicated", "manual",     "unreduced"};
+  return names[static_cast<std::size_t>(type)];
+}
+
 /// An HLO sharding string, taken apart: what XLA programs and their tools exchange.
+///
+/// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
+/// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
 
   Kind kind = Kind::unannotated;
-  std::vector<std::int64_t> tile;     ///< tiles a dim, then the size of each subgroup
-  std::vector<Subgroup> subgroups;    ///< what the last dims of the tile mean
-  std::vector<std::int32_t> devices;  ///< row-major over the tile; of a maximal sharding, the one device
+  InlineVector<std::int64_t, max_rank + 4> tile;  ///< tiles a dim, then the size of each subgroup
+  InlineVector<Subgroup, 4> subgroups;            ///< what the last dims of the tile mean
+  DeviceOrder devices;                            ///< row-major over the tile; of a maximal sharding, the one device
 
   /// Dims of the tensor that the tile covers.
-  std::size_t rank() const { return tile.size() - subgroups.size(); }
-  /// The one spelling of a sharding: no subgroup of size one, replicas in ascending order, `replicated` by its name.
-  HloSharding canonical() const;
+  constexpr std::size_t rank() const { return tile.size() - subgroups.size(); }
+  /// Tiles that the dims of the tensor are cut into.
+  constexpr std::int64_t tile_count() const {
+    std::int64_t count = 1;
+    for (std::size_t dim = 0; dim < rank(); ++dim) count *= tile[dim];
+    return count;
+  }
+  constexpr ShardingType type() const;
+  /// The one spelling of a sharding: subgroups of one kind merged and in the order manual, unreduced, replicated, none
+  /// of size one; replicas in ascending order; `replicated` by its name.
+  constexpr HloSharding canonical() const;
+  constexpr std::uint64_t hash() const;
   /// As XLA prints it; empty when unannotated. parse_hlo_sharding reads it back.
   std::string text(HloForm form = HloForm::iota) const;
 
-  friend bool operator==(const HloSharding&, const HloSharding&) = default;
+  friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
+    const HloSharding x = a.canonical(), y = b.canonical();
+    return x.kind == y.kind && x.tile == y.tile && x.subgroups == y.subgroups && x.devices == y.devices;
+  }
 };
 
 namespace detail {
 
-/// `<=[dims]T(order)`: a range reshaped to dims, then transposed.
-struct IotaOrder {
-  std::vector<std::int64_t> dims;
-  std::vector<std::int32_t> order;
-
-  std::vector<std::int32_t> expand() const {
-    std::vector<std::int64_t> strides(dims.size(), 1);
-    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-    std::vector<std::int32_t> ids{0};
-    for (std::int32_t dim : order) {
-      std::vector<std::int32_t> next;
-      next.reserve(ids.size() * static_cast<std::size_t>(dims[dim]));
-      for (std::int32_t id : ids)
-        for (std::int64_t i = 0; i < dims[dim]; ++i) next.push_back(id + static_cast<std::int32_t>(i * strides[dim]));
-      ids = std::move(next);
-    }
-    return ids;
-  }
-
-  /// The shortest form that expands to `ids`; without dims when there is none.
-  static IotaOrder of(const std::vector<std::int32_t>& ids) {
-    struct Run {
-      std::int64_t length, stride;
-    };
-    // From minor to major, each run is as long as its ids keep one stride: runs that could merge have merged.
-    const std::int64_t count = static_cast<std::int64_t>(ids.size());
-    std::vector<Run> runs;
-    for (std::int64_t block = 1; block < count;) {
-      Run run{1, ids[block]};
-      while (run.length * block < count && ids[run.length * block] == run.length * run.stride) ++run.length;
-      block *= run.length;
-      runs.push_back(run);
-    }
-    IotaOrder iota;
-    for (std::size_t r = runs.size(); r-- > 0;) {
-      std::int32_t wider = 0;
-      for (const Run& other : runs) wider += other.stride > runs[r].stride;
-      iota.order.push_back(wider);
-    }
-    iota.dims.resize(runs.size());
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-      std::int64_t& length = iota.dims[iota.order[runs.size() - 1 - r]];
-      if (length != 0) return {};
-      length = runs[r].length;
-    }
-    if (runs.empty()) iota = {{1}, {0}};
-    return iota.expand() == ids ? iota : IotaOrder{};
-  }
-};
-
-template <class Number>
-void append_list(std::string& out, const std::vector<Number>& numbers, std::string_view separator = ",") {
-  for (std::size_t i = 0; i < numbers.size(); ++i) out += concat_text(i ? separator : "", numbers[i]);
-}
-
-inline std::string_view name_of(HloSharding::Subgroup subgroup) {
+constexpr std::string_view name_of(HloSharding::Subgroup subgroup) {
   constexpr std::string_view names[] = {"manual", "unreduced", "replicated"};
   return names[static_cast<std::size_t>(subgroup)];
 }
@@ -103,9 +83,9 @@ inline std::string_view name_of(HloSharding::Subgroup subgroup) {
 /// Reads one sharding string; a member a production.
 class HloParser {
  public:
-  explicit HloParser(std::string_view source) : source_(source), reader_{source} {}
+  constexpr explicit HloParser(std::string_view source) : source_(source), reader_{source} {}
 
-  HloSharding parse() {
+  constexpr HloSharding parse() {
     using Kind = HloSharding::Kind;
     HloSharding sharding;
     if (reader_.done()) return sharding;
@@ -119,7 +99,7 @@ class HloParser {
     } else if (reader_.take("maximal")) {
       sharding.kind = Kind::maximal;
       expect(reader_.take("device="));
-      sharding.devices.push_back(number());
+      sharding.devices = {number()};
     } else {
       expect(reader_.take("devices="));
       tiled(sharding);
@@ -129,84 +109,90 @@ class HloParser {
   }
 
  private:
-  // Far above any machine; bounds what a short iota string can make us allocate.
-  static constexpr std::int64_t max_devices = std::int64_t{1} << 22;
+  using Numbers = Growable<std::int32_t>;
 
-  void tiled(HloSharding& sharding) {
+  constexpr void tiled(HloSharding& sharding) {
     sharding.kind = HloSharding::Kind::tiled;
-    sharding.tile = sizes();
+    const Numbers tile = sizes();
+    require(tile.size() <= sharding.tile.capacity(), "too many dims");
+    for (std::int32_t size : tile) sharding.tile.push_back(size);
     if (reader_.take("<=")) {
-      IotaOrder iota{sizes(), {}};
-      const auto rank = static_cast<std::int32_t>(iota.dims.size());
-      for (std::int32_t dim = 0; dim < rank; ++dim) iota.order.push_back(dim);
+      const Numbers dims = sizes();
+      Numbers order;
+      for (std::size_t dim = 0; dim < dims.size(); ++dim) order.push_back(static_cast<std::int32_t>(dim));
       if (reader_.take("T(")) {
-        iota.order = {number()};
-        while (reader_.take(",")) iota.order.push_back(number());
+        order = numbers();
         expect(reader_.take(")"));
-        require(is_permutation(iota.order, rank), "the transposition is no permutation of the dims");
       }
-      require(count(iota.dims) == count(sharding.tile), "tile and device counts differ");
-      sharding.devices = iota.expand();
+      require(count(dims) == count(tile), "tile and device counts differ");
+      require(transposed_range(dims.data(), dims.size(), order.data(), order.size(), sharding.devices),
+              "the transposition is no permutation of the dims");
     } else {
-      do sharding.devices.push_back(number());
-      while (reader_.take(","));
-      const auto given = static_cast<std::int64_t>(sharding.devices.size());
-      require(given == count(sharding.tile), "tile and device counts differ");
-      require(is_permutation(sharding.devices, static_cast<std::int32_t>(given)),
-              "the devices are no permutation of 0, 1, 2, ...");
+      const Numbers devices = numbers();
+      const auto given = static_cast<std::int64_t>(devices.size());
+      require(given == count(tile), "tile and device counts differ");
+      require(is_permutation(devices), "the devices are no permutation of 0, 1, 2, ...");
+      sharding.devices = DeviceOrder(devices.data(), devices.size());
     }
     if (reader_.take("last_tile_dim_replicate")) {
       sharding.subgroups = {HloSharding::Subgroup::replicated};
     } else if (reader_.take("last_tile_dims={")) {
-      do sharding.subgroups.push_back(subgroup());
-      while (reader_.take(","));
+      do {
+        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many subgroups");
+        sharding.subgroups.push_back(subgroup());
+      } while (reader_.take(","));
       expect(reader_.take("}"));
     }
     require(sharding.subgroups.size() <= sharding.tile.size(), "more subgroups than tile dims");
+    require(sharding.rank() <= max_rank, "too many dims");
   }
 
-  HloSharding::Subgroup subgroup() {
+  constexpr HloSharding::Subgroup subgroup() {
     using Subgroup = HloSharding::Subgroup;
     for (Subgroup s : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated})
       if (reader_.take(name_of(s))) return s;
     expect(false);
     return Subgroup::manual;
   }
-  std::int32_t number() {
+  constexpr std::int32_t number() {
     std::int32_t value = 0;
     expect(reader_.take(value) && value >= 0);
     return value;
   }
-  std::vector<std::int64_t> sizes() {
+  constexpr Numbers numbers() {
+    Numbers list;
+    do list.push_back(number());
+    while (reader_.take(","));
+    return list;
+  }
+  constexpr Numbers sizes() {
     expect(reader_.take("["));
-    std::vector<std::int64_t> list;
-    do {
-      list.push_back(number());
-      require(list.back() > 0, "a size of zero");
-    } while (reader_.take(","));
+    const Numbers list = numbers();
+    for (std::int32_t size : list) require(size > 0, "a size of zero");
     expect(reader_.take("]"));
     return list;
   }
-  std::int64_t count(const std::vector<std::int64_t>& list) const {
+  constexpr std::int64_t count(const Numbers& list) const {
     std::int64_t product = 1;
-    for (std::int64_t size : list) {
-      require(size <= max_devices / product, "more devices than 2^22");
+    for (std::int32_t size : list) {
+      require(size <= INT32_MAX / product, "more than 2^31 devices");
       product *= size;
     }
     return product;
   }
-  static bool is_permutation(const std::vector<std::int32_t>& list, std::int32_t size) {
-    std::vector<bool> seen(static_cast<std::size_t>(size));
+  static constexpr bool is_permutation(const Numbers& list) {
+    Growable<bool> seen(list.size());
     for (std::int32_t value : list) {
-      if (value >= size || seen[value]) return false;
-      seen[value] = true;
+      const auto at = static_cast<std::size_t>(value);
+      if (at >= list.size() || seen[at]) return false;
+      seen[at] = true;
     }
-    return static_cast<std::int32_t>(list.size()) == size;
+    return true;
   }
-  void require(bool holds, std::string_view problem) const {
+  constexpr void require(bool holds, std::string_view problem) const {
     if (!holds) fail(errc::sharding_string, "[hlo] sharding string: ", problem, " in '", source_, "'");
   }
-  void expect(bool matches) const {
+  constexpr void expect(bool matches) const {
     if (!matches)
       fail(errc::sharding_string, "[hlo] sharding string: '", source_, "' stops making sense at '", reader_.rest, "'");
   }
@@ -217,30 +203,57 @@ class HloParser {
 
 }  // namespace detail
 
-inline HloSharding HloSharding::canonical() const {
+constexpr HloSharding HloSharding::canonical() const {
   if (kind != Kind::tiled) return *this;
-  const auto count = static_cast<std::int64_t>(devices.size());
-  if (!subgroups.empty() && tile.back() == count) {
+  const std::size_t dims = rank();
+  HloSharding out;
+  out.kind = Kind::tiled;
+  int order[max_rank + 4]{};
+  std::size_t axes = 0;
+  for (; axes < dims; ++axes) {
+    order[axes] = static_cast<int>(axes);
+    out.tile.push_back(tile[axes]);
+  }
+  for (Subgroup wanted : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated}) {
+    std::int64_t size = 1;
+    for (std::size_t group = 0; group < subgroups.size(); ++group) {
+      if (subgroups[group] != wanted) continue;
+      order[axes++] = static_cast<int>(dims + group);
+      size *= tile[dims + group];
+    }
+    if (size == 1) continue;
+    out.subgroups.push_back(wanted);
+    out.tile.push_back(size);
+  }
+  const std::int64_t count = devices.size();
+  if (count == out.tile_count() * (out.subgroups.empty() ? 1 : out.tile.back()) && out.tile_count() == 1) {
     constexpr Kind kinds[] = {Kind::manual, Kind::unreduced, Kind::replicated};
     HloSharding whole;
-    whole.kind = kinds[static_cast<std::size_t>(subgroups.back())];
+    whole.kind = out.subgroups.empty() ? Kind::replicated : kinds[static_cast<std::size_t>(out.subgroups.back())];
     return whole;
   }
-  HloSharding out = *this;
-  for (std::size_t group = subgroups.size(); group-- > 0;) {
-    if (out.tile[out.rank() + group] != 1) continue;
-    out.tile.erase(out.tile.begin() + static_cast<std::ptrdiff_t>(out.rank() + group));
-    out.subgroups.erase(out.subgroups.begin() + static_cast<std::ptrdiff_t>(group));
-  }
-  if (out.subgroups.size() < subgroups.size()) return out.canonical();
-  if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated) {
-    const auto size = static_cast<std::size_t>(out.tile.back());
-    for (std::size_t begin = 0; begin < out.devices.size(); begin += size)
-      for (std::size_t i = begin + 1; i < begin + size; ++i)
-        for (std::size_t j = i; j > begin && out.devices[j] < out.devices[j - 1]; --j)
-          std::swap(out.devices[j], out.devices[j - 1]);
-  }
+  out.devices = devices.transposed(tile.data(), order, axes);
+  if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated)
+    out.devices = out.devices.ascending_in_groups(out.tile.back());
   return out;
+}
+
+constexpr std::uint64_t HloSharding::hash() const {
+  const HloSharding one = canonical();
+  std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
+  for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
+  for (Subgroup group : one.subgroups) hash = hash_mix(hash, static_cast<std::uint64_t>(group));
+  return hash_mix(hash, one.devices.hash());
+}
+
+constexpr ShardingType HloSharding::type() const {
+  constexpr ShardingType types[] = {ShardingType::unannotated, ShardingType::replicated, ShardingType::maximal,
+                                    ShardingType::manual,      ShardingType::unreduced,  ShardingType::tiled};
+  const HloSharding one = canonical();
+  if (one.kind != Kind::tiled || one.subgroups.empty()) return types[static_cast<std::size_t>(one.kind)];
+  if (one.subgroups.contains(Subgroup::manual)) return ShardingType::manual;
+  if (one.subgroups.contains(Subgroup::unreduced)) return ShardingType::unreduced;
+  return ShardingType::partially_replicated;
 }
 
 inline std::string HloSharding::text(HloForm form) const {
@@ -254,27 +267,17 @@ inline std::string HloSharding::text(HloForm form) const {
     case Kind::unreduced:
       return "{unreduced}";
     case Kind::maximal:
-      return concat_text("{maximal device=", devices.at(0), "}");
+      return concat_text("{maximal device=", devices[0], "}");
     case Kind::tiled:
       break;
   }
   std::string out = "{devices=[";
-  detail::append_list(out, tile);
+  for (std::size_t dim = 0; dim < tile.size(); ++dim) out += concat_text(dim ? "," : "", tile[dim]);
   out += "]";
-  detail::IotaOrder iota;
-  if (form == HloForm::iota) iota = detail::IotaOrder::of(devices);
-  if (iota.dims.empty()) {
-    detail::append_list(out, devices);
-  } else {
-    out += "<=[";
-    detail::append_list(out, iota.dims);
-    out += "]";
-    if (iota.dims.size() > 1) {
-      out += "T(";
-      detail::append_list(out, iota.order);
-      out += ")";
-    }
-  }
+  if (form == HloForm::iota && devices.is_counter())
+    out += concat_text("<=", devices.counter_text());
+  else
+    out += devices.list_text();
   if (subgroups.size() == 1 && subgroups[0] == Subgroup::replicated) {
     out += " last_tile_dim_replicate";
   } else if (!subgroups.empty()) {
@@ -287,16 +290,19 @@ inline std::string HloSharding::text(HloForm form) const {
 
 /// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; empty is unannotated.
 /// Errors: `sharding_string` for anything else, and for tiles that their devices don't fill.
-inline HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
+constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
 
 /// The tile assignment of a sharding, canonical: the mesh transposed to the axes of the dims, then unreduced axes,
 /// then the rest, which replicate. HLO has no word for the kind of reduction.
-inline HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
+constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
   HloSharding out;
   out.kind = HloSharding::Kind::tiled;
-  std::vector<int> axes;  // of the transposed mesh, major first
+  int axes[max_axes]{};  // of the transposed mesh, major first
+  std::int64_t sizes[max_axes]{};
+  std::size_t count = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) sizes[axis] = mesh.axis_size(axis);
   for (int dim = 0; dim < sharding.rank; ++dim) {
-    for (std::uint8_t axis : sharding.dims[dim]) axes.push_back(axis);
+    for (std::uint8_t axis : sharding.dims[dim]) axes[count++] = axis;
     out.tile.push_back(shard_count(sharding, mesh, dim));
   }
   const auto add_subgroup = [&](HloSharding::Subgroup subgroup, unsigned mask) {
@@ -304,22 +310,55 @@ inline HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
     out.tile.push_back(1);
     for (int axis = 0; axis < mesh.rank(); ++axis) {
       if (!(mask >> axis & 1)) continue;
-      axes.push_back(axis);
+      axes[count++] = axis;
       out.tile.back() *= mesh.axis_size(axis);
     }
   };
   if (sharding.unreduced != 0) add_subgroup(HloSharding::Subgroup::unreduced, sharding.unreduced);
   add_subgroup(HloSharding::Subgroup::replicated, ~unsigned{sharding.used_axes()});
-
-  out.devices.reserve(static_cast<std::size_t>(mesh.size()));
-  Coordinates place(static_cast<std::size_t>(mesh.rank()), 0);
-  for (std::int64_t i = 0; i < mesh.size(); ++i) {
-    std::int64_t position = i;
-    for (std::size_t a = axes.size(); a-- > 0; position /= mesh.axis_size(axes[a]))
-      place[axes[a]] = static_cast<int>(position % mesh.axis_size(axes[a]));
-    out.devices.push_back(mesh.device_at(place));
-  }
+  const DeviceOrder order = mesh.order().empty() ? DeviceOrder::range(mesh.size()) : mesh.order();
+  out.devices = order.transposed(sizes, axes, count);
   return out.canonical();
+}
+
+/// The indices that a device holds under an HLO sharding: all where it does not tile, none beside the one device of a
+/// maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
+constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
+  Box box{Shape(shape.size(), 0), shape};
+  if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
+  if (sharding.kind != HloSharding::Kind::tiled) return box;
+  if (sharding.rank() != shape.size())
+    fail(errc::rank_mismatch, "[hlo] rank: a shape of rank ", shape.size(), " and a tile of rank ", sharding.rank());
+  const std::int64_t position = sharding.devices.position_of(device);
+  if (position == sharding.devices.size())
+    fail(errc::mesh_devices, "[hlo] device: ", device, " is not one of the ", sharding.devices.size(), " devices");
+  std::int64_t tile = position / (sharding.devices.size() / sharding.tile_count());
+  for (std::size_t dim = shape.size(); dim-- > 0; tile /= sharding.tile[dim]) {
+    const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
+    const std::int64_t begin = tile % sharding.tile[dim] * chunk;
+    box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
+    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+  }
+  return box;
+}
+
+/// Which replica of its shard a device holds: 0 where each device has a tile of its own, the place in the group of
+/// replicas where there are groups, the device's id where all hold everything.
+constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
+  using Kind = HloSharding::Kind;
+  const HloSharding one = sharding.canonical();
+  if (one.kind == Kind::replicated || one.kind == Kind::unannotated) return device;
+  if (one.kind != Kind::tiled || one.subgroups.empty() || one.subgroups.back() != HloSharding::Subgroup::replicated)
+    return 0;
+  return one.devices.position_of(device) % one.tile.back();
+}
+
+/// Whether two shardings, on whatever meshes, put the same part of a tensor on each device, still to be reduced alike.
+constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
+  if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
+  const HloSharding one = hlo_sharding(a, mesh_a);
+  if (!(one == hlo_sharding(b, mesh_b))) return false;
+  return one.type() != ShardingType::unreduced || a.reduction == b.reduction;
 }
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tessera/base/fixed_string.hpp>
+
 namespace tessera::detail {
 
 /// Whether `c` may stand in an axis name: what separates the parts of meshes and specs may not.
@@ -16,6 +18,25 @@ constexpr bool is_axis_name(std::string_view name) {
   for (char c : name)
     if (!is_name_char(c)) return false;
   return !name.empty() && name != "-";
+}
+
+/// The index that a name of digits stands for; -1 for any other name.
+constexpr int index_of_digits(std::string_view name) {
+  int index = 0;
+  for (char c : name) {
+    if (c < '0' || c > '9' || index > 9999) return -1;
+    index = index * 10 + (c - '0');
+  }
+  return name.empty() ? -1 : index;
+}
+constexpr Name name_of_index(int index) {
+  char digits[Name::max_length]{};
+  std::size_t begin = sizeof(digits);
+  do {
+    digits[--begin] = static_cast<char>('0' + index % 10);
+    index /= 10;
+  } while (index > 0);
+  return Name(std::string_view(digits + begin, sizeof(digits) - begin));
 }
 
 /// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.

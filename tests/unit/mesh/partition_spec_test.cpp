@@ -62,4 +62,24 @@ TEST(PartitionSpecTest, TextsThatAreNoSpecAreErrors) {
   expect_error(errc::capacity, [] { (void)parse_spec("an_axis_of_sixteen"); });
 }
 
+TEST(PartitionSpecTest, AxesAreNamedByIndexToo) {
+  EXPECT_EQ(text_of({0, none, 1}), "{0,-,1}");
+  EXPECT_EQ(text_of({{1, 0}}), "{(1,0)}");
+  EXPECT_EQ(text_of({{"x", 0}}), "{(x,0)}");
+  EXPECT_EQ(text_of({std::size_t{2}}), "{2}");
+  EXPECT_EQ(parse_spec("{0,-,(1,2)}"), PartitionSpec({0, none, {1, 2}}));
+  expect_error(
+      errc::spec_axis,
+      [] {
+        (void)PartitionSpec({"x", -1});
+      },
+      "-1");
+  expect_error(
+      errc::spec_axis,
+      [] {
+        (void)PartitionSpec({{"x", -2}});
+      },
+      "-2");
+}
+
 }  // namespace

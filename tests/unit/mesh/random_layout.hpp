@@ -2,6 +2,7 @@
 #define TESSERA_TESTS_UNIT_MESH_RANDOM_LAYOUT_HPP
 
 #include <algorithm>
+#include <cstdint>
 #include <random>
 #include <vector>
 
@@ -21,12 +22,12 @@ inline tessera::Mesh random_mesh(std::mt19937& random) {
     axes.push_back({names[axis], extent});
     size *= extent;
   }
-  tessera::DeviceOrder order;
+  std::vector<std::int32_t> order;
   if (random() % 2) {
     for (int device = 0; device < size; ++device) order.push_back(device);
     std::shuffle(order.begin(), order.end(), random);
   }
-  return tessera::Mesh(axes, order);
+  return tessera::Mesh(axes, tessera::DeviceOrder(order.data(), order.size()));
 }
 
 /// Gives each axis to a random dim, to no dim, or leaves it unreduced.

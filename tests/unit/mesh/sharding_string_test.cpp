@@ -83,21 +83,21 @@ TEST(ShardingStringTest, DevicesHoldTheTilesThatTheStringSays) {
     ASSERT_EQ(hlo.rank(), static_cast<std::size_t>(rank));
     tessera::Shape shape;
     for (int dim = 0; dim < rank; ++dim) shape.push_back(hlo.tile[static_cast<std::size_t>(dim)]);
-    const std::int64_t group = static_cast<std::int64_t>(hlo.devices.size()) / tessera::volume(shape);
-    for (std::size_t i = 0; i < hlo.devices.size(); ++i) {
+    const std::int64_t group = hlo.devices.size() / tessera::volume(shape);
+    for (std::int64_t i = 0; i < hlo.devices.size(); ++i) {
       const auto box = tessera::shard_box(shape, sharding, mesh, mesh.coordinates_of(hlo.devices[i]));
       std::int64_t tile = 0;
       for (int dim = 0; dim < rank; ++dim) tile = tile * shape[dim] + box.begin[dim];
-      ASSERT_EQ(tile, static_cast<std::int64_t>(i) / group) << hlo.text(HloForm::v1);
+      ASSERT_EQ(tile, i / group) << hlo.text(HloForm::v1);
     }
   }
 }
 
 TEST(ShardingStringTest, IotaIsAReshapedTransposedRange) {
-  EXPECT_EQ(parse_hlo_sharding("{devices=[2,4]<=[4,2]T(1,0)}").devices,
-            (std::vector<std::int32_t>{0, 2, 4, 6, 1, 3, 5, 7}));
-  EXPECT_EQ(parse_hlo_sharding("{devices=[2,2,2]<=[2,2,2]T(2,0,1)}").devices,
-            (std::vector<std::int32_t>{0, 2, 4, 6, 1, 3, 5, 7}));
+  const tessera::DeviceOrder expected{0, 2, 4, 6, 1, 3, 5, 7};
+  EXPECT_EQ(parse_hlo_sharding("{devices=[2,4]<=[4,2]T(1,0)}").devices, expected);
+  EXPECT_EQ(parse_hlo_sharding("{devices=[2,2,2]<=[2,2,2]T(2,0,1)}").devices, expected);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(expected[i], i < 4 ? 2 * i : 2 * i - 7);
   // Two spellings of one order print alike.
   EXPECT_EQ(parse_hlo_sharding("{devices=[2,2,2]<=[2,2,2]T(2,0,1)}").text(), "{devices=[2,2,2]<=[4,2]T(1,0)}");
   EXPECT_EQ(parse_hlo_sharding("{devices=[6]<=[1,2,3]T(0,1,2)}").text(), "{devices=[6]<=[6]}");
@@ -105,17 +105,19 @@ TEST(ShardingStringTest, IotaIsAReshapedTransposedRange) {
 
 TEST(ShardingStringTest, IotaIsFoundExactlyWhereThereIsOne) {
   // All orders of six devices, against all transpositions of all ways to factor six.
-  std::vector<std::vector<std::int32_t>> transposed;
+  std::vector<tessera::DeviceOrder> transposed;
   for (const char* text : {"{devices=[6]<=[6]}", "{devices=[6]<=[2,3]T(1,0)}", "{devices=[6]<=[3,2]T(1,0)}"})
     transposed.push_back(parse_hlo_sharding(text).devices);
   HloSharding sharding = parse_hlo_sharding("{devices=[6]<=[6]}");
   int found = 0;
+  std::vector<std::int32_t> ids{0, 1, 2, 3, 4, 5};
   do {
+    sharding.devices = tessera::DeviceOrder(ids.data(), ids.size());
     const bool expected = std::find(transposed.begin(), transposed.end(), sharding.devices) != transposed.end();
     ASSERT_EQ(sharding.text().find("<=") != std::string::npos, expected) << sharding.text(HloForm::v1);
     ASSERT_EQ(parse_hlo_sharding(sharding.text()), sharding);
     found += expected;
-  } while (std::next_permutation(sharding.devices.begin(), sharding.devices.end()));
+  } while (std::next_permutation(ids.begin(), ids.end()));
   EXPECT_EQ(found, 3);
 }
 
@@ -124,7 +126,7 @@ TEST(ShardingStringTest, ReadsEveryKind) {
   EXPECT_EQ(parse_hlo_sharding("").kind, Kind::unannotated);
   EXPECT_EQ(parse_hlo_sharding("{replicated}").kind, Kind::replicated);
   EXPECT_EQ(parse_hlo_sharding("{manual}").kind, Kind::manual);
-  EXPECT_EQ(parse_hlo_sharding("{maximal device=3}").devices, std::vector<std::int32_t>{3});
+  EXPECT_EQ(parse_hlo_sharding("{maximal device=3}").devices, tessera::DeviceOrder{3});
   for (const char* text : {"", "{replicated}", "{manual}", "{unreduced}", "{maximal device=3}",
                            "{devices=[2,2,2]<=[8] last_tile_dims={manual, replicated}}"})
     EXPECT_EQ(parse_hlo_sharding(text).text(), text);
@@ -168,6 +170,114 @@ TEST(ShardingStringTest, AnythingElseIsAnError) {
                            "{devices=[2000000000,2000000000]<=[2000000000,2000000000]}"})
     expect_error(
         errc::sharding_string, [&] { (void)parse_hlo_sharding(text); }, text);
+}
+
+TEST(ShardingStringTest, SubgroupsMergeAndStandInOneOrder) {
+  const auto canonical = [](const char* text) { return parse_hlo_sharding(text).canonical().text(); };
+  EXPECT_EQ(canonical("{devices=[2,2,2]<=[8] last_tile_dims={replicated, manual}}"),
+            "{devices=[2,2,2]<=[2,2,2]T(0,2,1) last_tile_dims={manual, replicated}}");
+  EXPECT_EQ(canonical("{devices=[2,2,2]<=[8] last_tile_dims={replicated, replicated}}"),
+            "{devices=[2,4]<=[8] last_tile_dim_replicate}");
+  EXPECT_EQ(canonical("{devices=[1,1]0}"), "{replicated}");
+}
+
+TEST(ShardingStringTest, EqualityIsByMeaning) {
+  const char* classes[][3] = {
+      {"{replicated}", "{devices=[1,4]<=[4] last_tile_dim_replicate}",
+       "{devices=[1,2,2]<=[4] last_tile_dims={replicated, "
+       "replicated}}"},
+      {"{devices=[2,2]<=[4]}", "{devices=[2,2]0,1,2,3}", "{devices=[2,2,1]<=[4] last_tile_dim_replicate}"},
+      {"{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "{devices=[2,1,2]1,0,3,2 last_tile_dim_replicate}",
+       "{devices=[2,1,2]0,1,3,2 last_tile_dim_replicate}"},
+      {"{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}", "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}",
+       "{devices=[2,1,2]2,0,3,1 last_tile_dim_replicate}"},
+      {"{devices=[4,1]<=[4]}", "{devices=[4,1]0,1,2,3}", "{devices=[4,1]<=[2,2]T(0,1)}"},
+      {"{manual}", "{devices=[1,4]<=[4] last_tile_dims={manual}}",
+       "{devices=[1,4,1]<=[4] last_tile_dims={manual, "
+       "replicated}}"},
+      {"", " ", "  "},
+      {"{maximal device=1}", "{ maximal device=1 }", "{maximal device= 1}"}};
+  for (const auto& a : classes)
+    for (const auto& b : classes)
+      for (const char* one : a)
+        for (const char* other : b) {
+          const HloSharding x = parse_hlo_sharding(one), y = parse_hlo_sharding(other);
+          EXPECT_EQ(x == y, &a == &b) << one << " and " << other;
+          if (&a == &b) EXPECT_EQ(x.hash(), y.hash()) << one << " and " << other;
+          if (&a != &b) EXPECT_NE(x.hash(), y.hash()) << one << " and " << other;
+        }
+}
+
+TEST(ShardingStringTest, PlacementsOnTwoMeshesMayBeOne) {
+  const Mesh flat({{"all", 4}}), grid({{"x", 2}, {"y", 2}}), turned({{"y", 2}, {"x", 2}}, {0, 2, 1, 3});
+  const auto same = [](const PartitionSpec& a, const Mesh& ma, const PartitionSpec& b, const Mesh& mb) {
+    return tessera::same_placement(resolve(a, ma, 2), ma, resolve(b, mb, 2), mb);
+  };
+  EXPECT_TRUE(same({"all"}, flat, {{"x", "y"}}, grid));
+  EXPECT_FALSE(same({"all"}, flat, {{"y", "x"}}, grid));
+  EXPECT_TRUE(same({"x", "y"}, grid, {"x", "y"}, turned));
+  EXPECT_FALSE(same({"x", "y"}, grid, {"y", "x"}, turned));
+  EXPECT_TRUE(same({}, flat, {}, turned));
+  EXPECT_FALSE(same({}, flat, {}, Mesh()));
+  Sharding sum = resolve({"x"}, grid, 1), max = sum;
+  sum.unreduced = max.unreduced = 0b10;
+  max.reduction = tessera::Reduction::max;
+  EXPECT_TRUE(tessera::same_placement(sum, grid, sum, grid));
+  EXPECT_FALSE(tessera::same_placement(sum, grid, max, grid));
+}
+
+TEST(ShardingStringTest, HasAType) {
+  using tessera::ShardingType;
+  const auto type = [](const char* text) { return parse_hlo_sharding(text).type(); };
+  EXPECT_EQ(type(""), ShardingType::unannotated);
+  EXPECT_EQ(type("{replicated}"), ShardingType::replicated);
+  EXPECT_EQ(type("{devices=[1,1,4]<=[4] last_tile_dim_replicate}"), ShardingType::replicated);
+  EXPECT_EQ(type("{maximal device=0}"), ShardingType::maximal);
+  EXPECT_EQ(type("{devices=[2,2]<=[4]}"), ShardingType::tiled);
+  EXPECT_EQ(type("{devices=[2,2,1]<=[4] last_tile_dim_replicate}"), ShardingType::tiled);
+  EXPECT_EQ(type("{devices=[2,1,2]<=[4] last_tile_dim_replicate}"), ShardingType::partially_replicated);
+  EXPECT_EQ(type("{manual}"), ShardingType::manual);
+  EXPECT_EQ(type("{devices=[2,2,2]<=[8] last_tile_dims={manual, replicated}}"), ShardingType::manual);
+  EXPECT_EQ(type("{unreduced}"), ShardingType::unreduced);
+  EXPECT_EQ(type("{devices=[2,2]<=[4] last_tile_dims={unreduced}}"), ShardingType::unreduced);
+}
+
+// Boxes and replica ids of the string are those of the sharding it came from.
+TEST(ShardingStringTest, BoxesAndReplicasAreThoseOfTheSharding) {
+  std::mt19937 random(10);
+  for (int round = 0; round < 300; ++round) {
+    const Mesh mesh = tessera_test::random_mesh(random);
+    const Sharding sharding = tessera_test::random_sharding(random, mesh, 2, round % 2 == 0);
+    const HloSharding hlo = hlo_sharding(sharding, mesh);
+    const tessera::Shape shape{static_cast<std::int64_t>(random() % 9), static_cast<std::int64_t>(random() % 9)};
+    for (int device = 0; device < mesh.size(); ++device) {
+      ASSERT_EQ(tessera::device_box(shape, hlo, device), tessera::device_box(shape, sharding, mesh, device));
+      // HLO groups replicas by all axes that no dim uses; ours apart from those that are still to be reduced.
+      if (sharding.unreduced == 0)
+        ASSERT_EQ(tessera::replica_id(hlo, device), tessera::replica_id(mesh, sharding, device)) << hlo.text();
+    }
+  }
+  const HloSharding one = parse_hlo_sharding("{maximal device=2}");
+  EXPECT_EQ(tessera::device_box({4}, one, 2), (tessera::Box{{0}, {4}}));
+  EXPECT_TRUE(tessera::device_box({4}, one, 1).empty());
+  expect_error(
+      errc::mesh_devices, [] { (void)tessera::device_box({4}, parse_hlo_sharding("{devices=[2]<=[2]}"), 2); }, "2");
+  expect_error(errc::rank_mismatch, [] {
+    (void)tessera::device_box({4, 4}, parse_hlo_sharding("{devices=[2]<=[2]}"), 0);
+  });
+}
+
+// A mesh of 100,000 devices costs what a mesh of 8 does: everything here is a counter, no list.
+TEST(ShardingStringTest, LargeMeshesStaySymbolic) {
+  const Mesh mesh({{"data", 100}, {"expert", 10}, {"model", 100}});
+  const HloSharding hlo = hlo_sharding(resolve({"model", none, {"expert"}}, mesh, 3), mesh);
+  EXPECT_TRUE(hlo.devices.is_counter());
+  EXPECT_EQ(hlo.text(), "{devices=[100,1,10,100]<=[100,10,100]T(2,1,0) last_tile_dim_replicate}");
+  EXPECT_EQ(parse_hlo_sharding(hlo.text()), hlo);
+  EXPECT_TRUE(parse_hlo_sharding(hlo.text()).devices.is_counter());
+  const tessera::Shape shape{1000, 7, 25};
+  EXPECT_EQ(tessera::device_box(shape, hlo, 54321), (tessera::Box{{210, 0, 9}, {220, 7, 12}}));
+  EXPECT_EQ(tessera::replica_id(hlo, 54321), 54);
 }
 
 }  // namespace

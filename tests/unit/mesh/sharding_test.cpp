@@ -291,4 +291,59 @@ TEST(BoxTest, IntersectIsTheCommonIndices) {
   EXPECT_FALSE((Box{}.empty()));
 }
 
+TEST(ShardingTest, ResolveLooksIndicesUp) {
+  const Mesh named({{"x", 2}, {"y", 4}, {"z", 3}});
+  EXPECT_EQ(resolve({2, none, {1, "x"}}, named, 4), resolve({"z", none, {"y", "x"}}, named, 4));
+  const Mesh plain = tessera::unnamed_mesh({2, 4, 3});
+  EXPECT_EQ(resolve({2, none, {1, 0}}, plain, 4), resolve({"z", none, {"y", "x"}}, named, 4));
+  EXPECT_EQ(tessera::spec_of(resolve({2, none, {1, 0}}, plain, 3), plain), PartitionSpec({2, none, {1, 0}}));
+  // A name and an index of one axis are one axis.
+  expect_error(
+      errc::spec_axis,
+      [&] {
+        (void)resolve({"y", 1}, named, 2);
+      },
+      "'1'", "twice");
+  expect_error(
+      errc::spec_axis, [&] { (void)resolve({3}, named, 1); }, "'3'", "unknown", "mesh(x=2,y=4,z=3)");
+}
+
+// Each element is in the box of the shard that locate names, at the index it names.
+TEST(LocateTest, AgreesWithTheBoxes) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const Mesh mesh = tessera_test::random_mesh(random);
+    const Sharding sharding = tessera_test::random_sharding(random, mesh, 2, true);
+    const Shape shape{1 + static_cast<std::int64_t>(random() % 9), 1 + static_cast<std::int64_t>(random() % 9)};
+    const ShardGrid grid(mesh, sharding);
+    for (std::int64_t i = 0; i < shape[0]; ++i)
+      for (std::int64_t j = 0; j < shape[1]; ++j) {
+        const tessera::ElementPlace place = tessera::locate({i, j}, shape, sharding, mesh);
+        const Box box = tessera::shard_box(shape, sharding, mesh, grid.coordinates(place.shard));
+        ASSERT_FALSE(box.empty());
+        ASSERT_EQ(box.begin[0] + place.index[0], i);
+        ASSERT_EQ(box.begin[1] + place.index[1], j);
+        ASSERT_LT(i, box.end[0]);
+        ASSERT_LT(j, box.end[1]);
+      }
+  }
+}
+
+TEST(LocateTest, IndicesOutsideAreErrors) {
+  const Mesh mesh({{"x", 4}});
+  const Sharding sharding = resolve({"x"}, mesh, 1);
+  EXPECT_EQ(tessera::locate({4}, {5}, sharding, mesh), (tessera::ElementPlace{2, {0}}));
+  EXPECT_EQ(tessera::locate({}, {}, tessera::replicated(0), mesh), (tessera::ElementPlace{0, {}}));
+  expect_error(
+      errc::dim_range, [&] { (void)tessera::locate({5}, {5}, sharding, mesh); }, "5", "dim 0");
+  expect_error(
+      errc::dim_range, [&] { (void)tessera::locate({-1}, {5}, sharding, mesh); }, "-1");
+  expect_error(
+      errc::rank_mismatch,
+      [&] {
+        (void)tessera::locate({0, 0}, {5}, sharding, mesh);
+      },
+      "2", "1");
+}
+
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <iomanip>
 #include <limits>
@@ -47,12 +48,12 @@ ts::Mesh random_mesh(Random& random, int least_axes) {
       devices *= size;
     }
   }
-  ts::DeviceOrder order;
+  std::vector<std::int32_t> order;
   if (below(random, 4) == 0) {
     for (int device = 0; device < static_cast<int>(ts::Mesh(axes).size()); ++device) order.push_back(device);
     std::shuffle(order.begin(), order.end(), random);
   }
-  return ts::Mesh(axes, order);
+  return ts::Mesh(axes, ts::DeviceOrder(order.data(), order.size()));
 }
 
 /// Gives each axis to a random dim, or to none; in one of five specs the tensor is only stored that way.

@@ -1,0 +1,56 @@
+#ifndef TESSERA_MESH_MAKE_MESH_HPP
+#define TESSERA_MESH_MAKE_MESH_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/mesh/mesh.hpp>
+
+namespace tessera {
+
+/// A mesh of device ids, laid row-major over sizes, with one name an axis or none at all: the constructor that Python
+/// users know. `device_count` is the number of devices that there are, if that is known.
+/// Errors, checked in this order: `mesh_devices` where the ids are not as many as the devices; `mesh_axis` where names
+/// don't match the sizes, or repeat; `mesh_devices` where the ids don't fill the mesh, repeat, or are out of range.
+inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::vector<int>& sizes,
+                      const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
+  const auto given = static_cast<std::int64_t>(device_ids.size());
+  if (device_count >= 0 && given != device_count)
+    fail(errc::mesh_devices, "[mesh] one id a device: ", given, " ids for ", device_count, " devices");
+  if (!names.empty() && names.size() != sizes.size())
+    fail(errc::mesh_axis, "[mesh] one name an axis: ", names.size(), " names for ", sizes.size(), " axes");
+  AxisTable axes;
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis)
+    axes.push_back({names.empty() ? detail::name_of_index(static_cast<int>(axis)) : names[axis], sizes[axis]});
+  if (device_ids.empty()) fail(errc::mesh_devices, "[mesh] one device id a place: no ids");
+  return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()));
+}
+
+/// The device ids as nested lists, an axis a level: "[[0, 1], [2, 3]]".
+inline std::string logical_mesh_text(const Mesh& mesh) {
+  std::string out;
+  const auto print = [&](const auto& self, int axis, Coordinates& place) -> void {
+    if (axis == mesh.rank()) {
+      out += std::to_string(mesh.device_at(place));
+      return;
+    }
+    out += "[";
+    for (int i = 0; i < mesh.axis_size(axis); ++i) {
+      if (i > 0) out += ", ";
+      place[static_cast<std::size_t>(axis)] = i;
+      self(self, axis + 1, place);
+    }
+    out += "]";
+  };
+  Coordinates place(static_cast<std::size_t>(mesh.rank()), 0);
+  print(print, 0, place);
+  return out;
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,82 @@
+#ifndef TESSERA_MESH_SHARDING_SPEC_HPP
+#define TESSERA_MESH_SHARDING_SPEC_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/sharding.hpp>
+
+namespace tessera {
+
+/// A mesh and a spec for tensors of one rank, as loaders of batches carry it.
+///
+/// With `minibatch`, what a host holds is its own part of the batch: its rows are split over its own devices, and the
+/// whole tensor has the rows of all hosts, host after host. Devices are numbered host by host.
+/// Errors: `rank_mismatch` for a tensor of another rank, `not_divisible` for rows that do not divide over the devices
+/// of a host, `mesh_devices` for a mesh that gives a host rows of another.
+struct ShardingSpec {
+  Mesh mesh;
+  PartitionSpec spec;
+  bool minibatch = false;
+
+  constexpr bool can_apply(int rank) const { return static_cast<int>(spec.entries.size()) == rank; }
+  /// The sharding of a tensor of this rank.
+  constexpr Sharding resolve(int rank) const {
+    if (!can_apply(rank))
+      fail(errc::rank_mismatch, "[sharding_spec] rank: ", spec.text(), " has ", spec.entries.size(),
+           " entries, the tensor ", rank, " dims");
+    return tessera::resolve(spec, mesh, rank);
+  }
+  /// The shape of the whole tensor, of which each of `hosts` holds `local`.
+  constexpr Shape global_shape(const Shape& local, int hosts) const {
+    if (!minibatch) return local;
+    check_minibatch(local, hosts);
+    Shape shape = local;
+    shape[0] *= hosts;
+    return shape;
+  }
+  /// The indices of what its host holds that a device gets.
+  constexpr Box local_box(const Shape& local, int hosts, int device) const {
+    const Sharding sharding = resolve(static_cast<int>(local.size()));
+    const Shape shape = global_shape(local, hosts);
+    Box box = device_box(shape, sharding, mesh, device);
+    if (!minibatch) return box;
+    const std::int64_t first = device / (mesh.size() / hosts) * local[0];
+    if (box.begin[0] < first || box.end[0] > first + local[0])
+      fail(errc::mesh_devices, "[sharding_spec] minibatch: rows ", box.begin[0], " to ", box.end[0], " of device ",
+           device, " are not on its host; order the mesh host by host along the axes of dim 0: ", spec.text(), " on ",
+           mesh.text());
+    box.begin[0] -= first;
+    box.end[0] -= first;
+    return box;
+  }
+
+  friend constexpr bool operator==(const ShardingSpec&, const ShardingSpec&) = default;
+  constexpr std::uint64_t hash() const {
+    return hash_mix(hash_mix(mesh.hash(), tessera::resolve(spec, mesh, static_cast<int>(spec.entries.size())).hash()),
+                    std::uint64_t{minibatch});
+  }
+
+ private:
+  constexpr void check_minibatch(const Shape& local, int hosts) const {
+    const Sharding sharding = resolve(static_cast<int>(local.size()));
+    if (local.empty()) fail(errc::rank_mismatch, "[sharding_spec] minibatch: a scalar has no rows");
+    if (hosts < 1 || mesh.size() % hosts != 0)
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", mesh.size(), " devices over ", hosts, " hosts");
+    const int shards = shard_count(sharding, mesh, 0);
+    if (shards % hosts != 0)
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", shards, " shards of the rows over ", hosts, " hosts");
+    if (local[0] % (shards / hosts) != 0)
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", local[0], " rows of a host over the ", shards / hosts,
+           " shards of its devices");
+  }
+};
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,10 @@
+// expect: an entry of a spec is ts::none, an axis by its name or its index, or a list of axes
+#include <tessera/mesh/partition_spec.hpp>
+
+namespace ts = tessera;
+
+#ifdef TESSERA_TWIN
+const ts::PartitionSpec spec({"data", 1});
+#else
+const ts::PartitionSpec spec({"data", 1.5});
+#endif
