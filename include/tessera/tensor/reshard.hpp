@@ -1,6 +1,7 @@
 #ifndef TESSERA_TENSOR_RESHARD_HPP
 #define TESSERA_TENSOR_RESHARD_HPP
 
+#include <concepts>
 #include <source_location>
 #include <vector>
 
@@ -70,8 +71,8 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionS
 }
 /// To a sharding that is known by the indices of its axes, such as that of another tensor on the same mesh.
 /// Errors: `unsupported` for one that leaves the value partial; `rank_mismatch`.
-template <class T, int Rank>
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Sharding& sharding,
+template <class T, int Rank, std::same_as<Sharding> S>  // not of braces: those are a spec
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding,
                                std::source_location at = std::source_location::current()) {
   const Mesh& mesh = storage_of(x).mesh();
   if (sharding.unreduced != 0)
