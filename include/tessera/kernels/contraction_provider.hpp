@@ -27,7 +27,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 /// the object.
 template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
   std::string_view name() const override {
-    constexpr std::array<std::string_view, 3> names = {"packed portable", "packed avx2", "packed avx512"};
+    constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
+                                                       "packed avx512"};
     return names[static_cast<std::size_t>(cpu_level())];
   }
   void gemm(const Gemm<float>& g) const override { packed_gemm(g); }

@@ -9,6 +9,9 @@
 #if defined(__linux__)
 #include <unistd.h>
 #endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <tessera/base/error.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -16,11 +19,11 @@
 namespace tessera::kernels {
 
 /// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
-enum class CpuLevel : std::uint8_t { portable, avx2, avx512 };
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
 
-/// "portable", "avx2", "avx512".
+/// "portable", "avx2", "avx512", "amx".
 constexpr std::string_view name_of(CpuLevel level) {
-  constexpr std::array<std::string_view, 3> names = {"portable", "avx2", "avx512"};
+  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
   return names[static_cast<std::size_t>(level)];
 }
 
@@ -30,10 +33,25 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
+#if defined(__x86_64__)
+/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
+/// for them: bf16_level() does, when the first such product runs.
+inline bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & state) == state;
+}
+#endif
+
 inline CpuLevel detect_cpu() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
-  return __builtin_cpu_supports("avx512f") ? CpuLevel::avx512 : CpuLevel::avx2;
+  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
+  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
 #else
   return CpuLevel::portable;
 #endif
@@ -42,9 +60,9 @@ inline CpuLevel detect_cpu() {
 /// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
 inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   if (wanted == nullptr || *wanted == '\0') return has;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512})
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
     if (name_of(level) == wanted) return level < has ? level : has;
-  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512");
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
 }
 
 /// Bytes of a core's second-level cache, or a usual size where the system does not tell.
@@ -59,7 +77,7 @@ inline std::int64_t second_level_cache() {
 }  // namespace detail
 
 /// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
-/// portable, avx2, avx512, for tests and comparisons. Errors: errc::option for any other value.
+/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
   static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
   return level;

@@ -3,10 +3,15 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
+#include <tessera/base/bf16.hpp>
 #include <tessera/base/dtype.hpp>
 
 namespace tessera::kernels {
+
+/// What products of T are summed in and stored as: T itself, and float for bf16.
+template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 
 /// One matrix product, C = alpha A B or C += alpha A B. A is [m, k], B is [k, n], C is [m, n]; strides are in elements,
 /// of any sign and size. C overlaps neither A nor B, and no two elements of C share an address.
@@ -16,10 +21,10 @@ template <class T> struct Gemm {
   std::int64_t a_row = 0, a_col = 0;
   const T* b = nullptr;
   std::int64_t b_row = 0, b_col = 0;
-  T* c = nullptr;
+  product_t<T>* c = nullptr;
   std::int64_t c_row = 0, c_col = 0;
   bool accumulate = false;
-  T alpha = T(1);
+  product_t<T> alpha = product_t<T>(1);
 };
 
 /// C^T = alpha B^T A^T: the same product with rows and columns exchanged.

@@ -32,6 +32,7 @@ struct FinishedRows {
 struct PackedLayout {
   std::int64_t rows = 0, cols = 0;
   std::int64_t depth = 0, width = 0;
+  std::int64_t padding = 0;  ///< rows at the end that the matrix lacks, zeros
 
   constexpr std::int64_t panels() const { return (cols + width - 1) / width; }
   constexpr std::int64_t blocks() const { return (rows + depth - 1) / depth; }
@@ -43,6 +44,9 @@ struct PackedLayout {
     return block * depth * panels() * width + panel * block_rows(block) * width;
   }
 };
+
+/// The level of the kernels that multiply T.
+template <class T> CpuLevel product_level() { return cpu_level(); }
 
 namespace detail {
 
@@ -153,7 +157,7 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
 }  // namespace detail
 
 /// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
-template <class T> PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = cpu_level()) {
+template <class T> PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
   return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
           detail::gemm_kernels<T>(level).cols};
 }
@@ -162,7 +166,7 @@ template <class T> PackedLayout packed_layout(std::int64_t rows, std::int64_t co
 /// may be packed at the same time.
 template <class T>
 void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
-                 std::int64_t count, T* packed, CpuLevel level = cpu_level()) {
+                 std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
   const detail::GemmKernels<T>& kernels = detail::gemm_kernels<T>(level);
   const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
   for (std::int64_t block = 0; block < layout.blocks(); ++block)
@@ -174,7 +178,7 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// C may have any strides, though it is at its best with contiguous rows.
 template <class T>
 void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
-                 CpuLevel level = cpu_level()) {
+                 CpuLevel level = product_level<T>()) {
   using namespace detail;
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
@@ -202,7 +206,7 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
 }
 
 /// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
-template <class T> void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = cpu_level()) {
+template <class T> void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
   using namespace detail;
   if (thin_gemm(given)) return finished(0, given.m);
   // Tiles are vectors along the rows of C.

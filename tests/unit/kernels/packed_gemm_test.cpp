@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -7,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/kernels/bf16_gemm.hpp>
 #include <tessera/kernels/packed_gemm.hpp>
 
 namespace {
@@ -15,22 +18,24 @@ using namespace tessera;
 using namespace tessera::kernels;
 
 /// The levels that this processor can run.
-std::vector<CpuLevel> levels() {
+std::vector<CpuLevel> levels(CpuLevel most = std::min(kernels::detail::detect_cpu(), CpuLevel::avx512)) {
   std::vector<CpuLevel> all;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512})
-    if (level <= kernels::detail::detect_cpu()) all.push_back(level);
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+    if (level <= most) all.push_back(level);
   return all;
 }
 
 /// A product whose operands end with their last element, so that a read or write beyond is seen by a sanitizer. Numbers
 /// are small enough that all sums are exact, and results can be compared with ==.
 template <class T> struct Problem {
-  std::vector<T> a, b, c;
+  using Result = product_t<T>;
+  std::vector<T> a, b;
+  std::vector<Result> c;
   Gemm<T> g;
 
   Problem(std::mt19937& random, std::int64_t m, std::int64_t n, std::int64_t k, bool any_strides = true) {
     g.m = m, g.n = n, g.k = k;
-    g.alpha = static_cast<T>(random() % 2 == 0 ? 1 : -2);
+    g.alpha = static_cast<Result>(random() % 2 == 0 ? 1 : -2);
     g.accumulate = random() % 2 == 0;
     strides(random, any_strides ? 8 : 1, m, k, g.a_row, g.a_col);
     strides(random, any_strides ? 8 : 1, k, n, g.b_row, g.b_col);
@@ -40,16 +45,16 @@ template <class T> struct Problem {
     g.c = numbers(random, c, m, g.c_row, n, g.c_col);
   }
 
-  std::vector<T> expected() const {
-    std::vector<T> result = c;
+  std::vector<Result> expected() const {
+    std::vector<Result> result = c;
     for (std::int64_t i = 0; i < g.m; ++i)
       for (std::int64_t j = 0; j < g.n; ++j) {
         double sum = 0;
         for (std::int64_t p = 0; p < g.k; ++p)
           sum +=
               static_cast<double>(g.a[i * g.a_row + p * g.a_col]) * static_cast<double>(g.b[p * g.b_row + j * g.b_col]);
-        T& to = result[static_cast<std::size_t>(&g.c[i * g.c_row + j * g.c_col] - c.data())];
-        to = static_cast<T>((g.accumulate ? static_cast<double>(to) : 0) + static_cast<double>(g.alpha) * sum);
+        Result& to = result[static_cast<std::size_t>(&g.c[i * g.c_row + j * g.c_col] - c.data())];
+        to = static_cast<Result>((g.accumulate ? static_cast<double>(to) : 0) + static_cast<double>(g.alpha) * sum);
       }
     return result;
   }
@@ -92,13 +97,14 @@ template <class T> struct Problem {
         break;
     }
   }
-  static T* numbers(std::mt19937& random, std::vector<T>& values, std::int64_t rows, std::int64_t row,
+  template <class U>
+  static U* numbers(std::mt19937& random, std::vector<U>& values, std::int64_t rows, std::int64_t row,
                     std::int64_t cols, std::int64_t col) {
     if (rows == 0 || cols == 0) return nullptr;
     const std::int64_t r = (rows - 1) * row, c = (cols - 1) * col;
     const std::int64_t lowest = std::min<std::int64_t>(r, 0) + std::min<std::int64_t>(c, 0);
     values.resize(static_cast<std::size_t>(std::max<std::int64_t>(r, 0) + std::max<std::int64_t>(c, 0) - lowest + 1));
-    for (T& value : values) value = static_cast<T>(static_cast<int>(random() % 9) - 4);
+    for (U& value : values) value = static_cast<U>(static_cast<int>(random() % 9) - 4);
     return values.data() - lowest;
   }
 };
@@ -123,11 +129,11 @@ struct Told {
 
 template <class T> void check(Problem<T> problem, CpuLevel level, bool packed, std::mt19937& random) {
   const Gemm<T>& g = problem.g;
-  const std::vector<T> expected = problem.expected();
+  const auto expected = problem.expected();
   Told told(g.m);
   if (packed) {
     const PackedLayout layout = packed_layout<T>(g.k, g.n, level);
-    std::vector<T> room(static_cast<std::size_t>(layout.size()));
+    std::vector<T> room(static_cast<std::size_t>(packed_room<T>(layout, level)));
     for (std::int64_t panel = 0; panel < layout.panels();) {
       const std::int64_t count = std::min<std::int64_t>(1 + random() % 4, layout.panels() - panel);
       pack_matrix(layout, g.b, g.b_row, g.b_col, panel, count, room.data(), level);
@@ -167,6 +173,49 @@ TEST(PackedGemm, SeveralBlocksOfEveryExtent) {
     }
 }
 
+TEST(Bf16Gemm, EveryLayoutAtEveryLevel) {
+  std::mt19937 random(4);
+  const std::int64_t sizes[] = {0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 130};
+  const auto size = [&] { return sizes[random() % std::size(sizes)]; };
+  for (int round = 0; round < 500; ++round)
+    for (const CpuLevel level : levels(bf16_level())) {
+      check(Problem<bf16>(random, size(), size(), size()), level, round % 2 == 0, random);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Bf16Gemm, SeveralBlocksOfEveryExtent) {
+  std::mt19937 random(5);
+  for (const CpuLevel level : levels(bf16_level()))
+    for (const bool packed : {false, true}) {
+      check(Problem<bf16>(random, 290, 610, 1100), level, packed, random);
+      check(Problem<bf16>(random, 600, 70, 530, false), level, packed, random);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Bf16Gemm, SumsAreAsPreciseAsFloatsAre) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  constexpr std::int64_t m = 40, n = 50, k = 1000;
+  std::vector<bf16> a(m * k), b(k * n);
+  for (bf16& value : a) value = bf16(normal(random));
+  for (bf16& value : b) value = bf16(normal(random));
+  for (const CpuLevel level : levels(bf16_level())) {
+    std::vector<float> c(m * n, -1.0f);
+    packed_gemm(Gemm<bf16>{m, n, k, a.data(), k, 1, b.data(), n, 1, c.data(), n, 1}, {}, level);
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0, size = 0;
+        for (std::int64_t p = 0; p < k; ++p) {
+          const double product = double(a[static_cast<std::size_t>(i * k + p)]) * double(b[static_cast<std::size_t>(p * n + j)]);
+          sum += product, size += std::abs(product);
+        }
+        ASSERT_NEAR(c[static_cast<std::size_t>(i * n + j)], sum, size * 1e-6) << name_of(level);
+      }
+  }
+}
+
 TEST(PackedGemm, BlocksOfAPackedMatrixAreWhereTheLayoutSays) {
   std::mt19937 random(3);
   const std::int64_t k = 700, n = 75;
@@ -196,6 +245,9 @@ TEST(Cpu, TheEnvironmentOnlyLowersTheLevel) {
   EXPECT_EQ(restricted(CpuLevel::avx512, "avx2"), CpuLevel::avx2);
   EXPECT_EQ(restricted(CpuLevel::avx2, "avx512"), CpuLevel::avx2);
   EXPECT_EQ(restricted(CpuLevel::avx512, "portable"), CpuLevel::portable);
+  EXPECT_EQ(restricted(CpuLevel::amx, "amx"), CpuLevel::amx);
+  EXPECT_EQ(restricted(CpuLevel::amx, "avx512"), CpuLevel::avx512);
+  EXPECT_EQ(restricted(CpuLevel::avx512, "amx"), CpuLevel::avx512);
   try {
     restricted(CpuLevel::avx512, "sse9");
     FAIL();
