@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace tessera {
 
@@ -12,16 +13,16 @@ namespace tessera {
 /// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again. NaN
 /// stays NaN; what is above the largest finite number by half a step or more is infinite.
 struct bf16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits;
 
-  constexpr bf16() = default;
+  bf16() = default;
   constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
   constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
   template <std::integral I>
   constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
 
   static constexpr bf16 from_bits(std::uint16_t bits) {
-    bf16 value;
+    bf16 value{};
     value.bits = bits;
     return value;
   }
@@ -49,7 +50,7 @@ struct bf16 {
   }
 };
 
-static_assert(sizeof(bf16) == 2);
+static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
 
 }  // namespace tessera
 

@@ -4,10 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
+
+#include <tessera/base/bf16.hpp>
 
 namespace tessera {
 
-/// Element type of a tensor. `bool_` takes one byte an element. bf16 and f16 are named, and have no arithmetic.
+/// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
+/// has no arithmetic.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
 
 /// Size of one element in bytes.
@@ -22,6 +26,9 @@ constexpr std::string_view name_of(DType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
+/// The element type that sums and products have before they are stored: f32 for bf16.
+constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
+
 constexpr bool is_floating(DType type) {
   return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
 }
@@ -33,6 +40,9 @@ template <> struct DTypeOf<float> {
 };
 template <> struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
+};
+template <> struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
 };
 template <> struct DTypeOf<std::int8_t> {
   static constexpr DType value = DType::i8;
@@ -60,6 +70,9 @@ concept Element = requires { detail::DTypeOf<T>::value; };
 
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
+/// float, double or bf16.
+template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+
 /// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
@@ -74,6 +87,7 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
     if (type == DType::name) return f.template operator()<T>();
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)
+  TESSERA_DISPATCH(bf16, bf16)
   TESSERA_DISPATCH(i8, std::int8_t)
   TESSERA_DISPATCH(i16, std::int16_t)
   TESSERA_DISPATCH(i32, std::int32_t)

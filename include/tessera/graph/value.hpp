@@ -67,7 +67,16 @@ constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
   if (from.op == Op::constant) return x.number(from.value, type);
+  // Back to where it came from: nothing was lost on the way.
+  if (from.op == Op::cast && type == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+/// The same for a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
 }
 constexpr Value select(Value condition, Value yes, Value no) {
   Node made{.op = Op::select, .dtype = yes.dtype()};
@@ -80,6 +89,9 @@ constexpr Value select(Value condition, Value yes, Value no) {
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   if (dims == 0) return x;
+  // Sums of bf16 are f32 until they are whole, partial ones too.
+  if (op == Op::sum && x.dtype() == DType::bf16)
+    return cast(reduce(op, cast(x, computed_as(x.dtype())), dims, keep), x.dtype());
   Node made{.op = op, .dtype = x.dtype()};
   for (int d = 0; d < x.rank(); ++d) {
     const bool reduced = (dims >> d & 1) != 0;
@@ -91,8 +103,9 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   return x.make(made, {x.id});
 }
 
+/// Of bf16 the result is f32.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
-  Node made{.op = Op::einsum, .dtype = a.dtype(), .labels = labels.pack()};
+  Node made{.op = Op::einsum, .dtype = computed_as(a.dtype()), .labels = labels.pack()};
   for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
     bool unit = true;
     for (int i = 0; i < a.rank(); ++i)

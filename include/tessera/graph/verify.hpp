@@ -173,7 +173,9 @@ class GraphVerifier {
       if (!found) return "a label of the result is one of an operand";
       if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
     }
-    return node.dtype == a.dtype && a.dtype == b.dtype ? Rule{} : "operands and result have one element type";
+    return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+               ? Rule{}
+               : "operands have one element type, and the result that of its products";
   }
 
   constexpr Rule check_rearrange(int id) const {

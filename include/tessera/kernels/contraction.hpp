@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/kernels/bf16_gemm.hpp>
 #include <tessera/kernels/contraction_loops.hpp>
 #include <tessera/kernels/contraction_provider.hpp>
 #include <tessera/kernels/gemm.hpp>
@@ -65,8 +67,8 @@ class ContractionPlan {
   /// `packed` is what pack() made of all parts, where packed_size() is not zero, or null: then items pack for
   /// themselves.
   template <class T>
-  void run(std::int64_t item, const T* a, const T* b, T* out, bool accumulate = false, T alpha = T(1),
-           const T* packed = nullptr, FinishedBox finished = {}) const;
+  void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
+           product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {}) const;
 
   /// Elements of room for one operand, packed once for all items; zero where that does not pay.
   template <class T> std::int64_t packed_size() const;
@@ -103,7 +105,9 @@ class ContractionPlan {
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
   void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
-  template <class T> void run_loops(const Item& item, const T* a, const T* b, T* out, bool accumulate, T alpha) const;
+  template <class T>
+  void run_loops(const Item& item, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                 product_t<T> alpha) const;
 
   std::size_t out_rank_ = 0;
   bool swapped_ = false;  // a and b change places so that out is contiguous along columns
@@ -313,14 +317,14 @@ inline void ContractionPlan::tell(const Item& item, std::int64_t loop, Axis::Ran
 }
 
 template <class T> std::int64_t ContractionPlan::packed_size() const {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (shares_packing()) return col_.blocks() * packed_layout_of<T>(0).size();
+  if constexpr (is_floating_v<T>) {
+    if (shares_packing()) return col_.blocks() * packed_room<T>(packed_layout_of<T>(0));
   }
   return 0;
 }
 
 template <class T> void ContractionPlan::pack(std::int64_t part, const T* a, const T* b, T* packed) const {
-  static_assert(std::is_floating_point_v<T>, "integers are multiplied by plain loops, packed_size() is zero");
+  static_assert(is_floating_v<T>, "integers are multiplied by plain loops, packed_size() is zero");
   if (swapped_) std::swap(a, b);
   const std::int64_t parts = pack_parts<T>(), block = part / parts;
   const PackedLayout layout = packed_layout_of<T>(block);
@@ -329,7 +333,7 @@ template <class T> void ContractionPlan::pack(std::int64_t part, const T* a, con
   if (first == end) return;
   const Dim col = col_.fused();
   pack_matrix(layout, b + col_.range(block).begin * col.b, k_.b, col.b, first, end - first,
-              packed + block * packed_layout_of<T>(0).size());
+              packed + block * packed_room<T>(packed_layout_of<T>(0)));
 }
 
 inline bool ContractionPlan::packs_as(const ContractionPlan& other) const {
@@ -339,8 +343,8 @@ inline bool ContractionPlan::packs_as(const ContractionPlan& other) const {
 }
 
 template <class T>
-void ContractionPlan::run(std::int64_t item, const T* a, const T* b, T* out, bool accumulate, T alpha, const T* packed,
-                          FinishedBox finished) const {
+void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                          product_t<T> alpha, const T* packed, FinishedBox finished) const {
   if (swapped_) std::swap(a, b);
   const Item ranges = ranges_of(item);
   if (as_loops_) {
@@ -367,10 +371,10 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, T* out, boo
                                },
                                &rows};
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
+    if constexpr (is_floating_v<T>) {
+      if (packed && (std::is_same_v<T, bf16> || !chosen_contraction_provider().load(std::memory_order_acquire))) {
         const std::int64_t block = item / row_.blocks() % col_.blocks();
-        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_layout_of<T>(0).size(), then);
+        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then);
       } else {
         provided_gemm(g, then);
       }
@@ -394,7 +398,8 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, T* out, boo
 }
 
 template <class T>
-void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, T* out, bool accumulate, T alpha) const {
+void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                                product_t<T> alpha) const {
   detail::ContractionDims dims;
   const auto add_range = [&](const Axis& axis, Axis::Range range) {
     axis.for_each_dim(range, [&](detail::ContractionDim dim, std::int64_t begin, std::int64_t count) {

@@ -175,28 +175,30 @@ struct DimCounter {
 };
 
 /// c (+)= alpha a b along one loop.
-template <bool Add, class T> void contraction_row(const ContractionDim& dim, const T* a, const T* b, T* c, T alpha) {
+template <bool Add, class T>
+void contraction_row(const ContractionDim& dim, const T* a, const T* b, product_t<T>* c, product_t<T> alpha) {
+  using R = product_t<T>;
   const std::int64_t count = dim.extent;
-  const auto store = [](T& to, T value) {
+  const auto store = [](R& to, R value) {
     if constexpr (Add) {
-      to = multiply_add(to, value, T(1));
+      to = multiply_add(to, value, R(1));
     } else {
       to = value;
     }
   };
   if (dim.out == 0) {
-    const T value = scale(dot(a, dim.a, b, dim.b, count), alpha);
+    const R value = scale(dot(a, dim.a, b, dim.b, count), alpha);
     store(*c, value);
   } else if (dim.out == 1 && dim.a == 1 && dim.b == 1) {
-    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale(scale(a[i], alpha), b[i]));
+    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale<R>(scale<R>(a[i], alpha), b[i]));
   } else if (dim.out == 1 && dim.a == 1 && dim.b == 0) {
-    const T factor = scale(*b, alpha);
-    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale(a[i], factor));
+    const R factor = scale<R>(*b, alpha);
+    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale<R>(a[i], factor));
   } else if (dim.out == 1 && dim.a == 0 && dim.b == 1) {
-    const T factor = scale(*a, alpha);
-    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale(b[i], factor));
+    const R factor = scale<R>(*a, alpha);
+    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale<R>(b[i], factor));
   } else {
-    for (std::int64_t i = 0; i < count; ++i) store(c[i * dim.out], scale(scale(a[i * dim.a], alpha), b[i * dim.b]));
+    for (std::int64_t i = 0; i < count; ++i) store(c[i * dim.out], scale<R>(scale<R>(a[i * dim.a], alpha), b[i * dim.b]));
   }
 }
 
@@ -213,7 +215,8 @@ template <class T> void contraction_zero(const ContractionDims& dims, T* out) {
 /// A contraction by plain loops: the innermost along the dim that is contiguous in most tensors, sums just outside it,
 /// where the row of out they add to stays in cache. With sums among `dims`, `accumulate` holds.
 template <class T>
-void contraction_loops(ContractionDims dims, const T* a, const T* b, T* out, bool accumulate, T alpha) {
+void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                       product_t<T> alpha) {
   const auto merit = [](const ContractionDim& dim) {
     const auto of = [](std::int64_t stride) { return stride == 1 ? 2 : stride == 0 ? 1 : 0; };
     return (of(dim.a) + of(dim.b) + of(dim.out)) * std::min<std::int64_t>(dim.extent, 32);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 
+#include <tessera/kernels/bf16_gemm.hpp>
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/gemm.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -58,10 +60,14 @@ const ContractionProvider& set_contraction_provider(const ContractionProvider& p
 /// One product by the chosen provider. The default one is called directly, so that a program has code for the element
 /// types that it multiplies, and no others.
 template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
-  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-  if (!chosen) return packed_gemm(g, finished);
-  chosen->gemm(g);
-  finished(0, g.m);
+  if constexpr (std::is_same_v<T, bf16>) {
+    packed_gemm(g, finished);  // others have no products of bf16
+  } else {
+    const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+    if (!chosen) return packed_gemm(g, finished);
+    chosen->gemm(g);
+    finished(0, g.m);
+  }
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

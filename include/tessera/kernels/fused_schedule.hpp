@@ -148,6 +148,9 @@ struct Kept {
   int pass[Fused::max_instrs]{};
 };
 
+/// Bytes of a value while it is computed with.
+constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size_of(DType::f32) : size_of(type); }
+
 /// Adds to pass `p` the element-level instructions that its exits need, in order. What an earlier pass paid a lot for
 /// is kept by that pass and read here.
 constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Kept& kept) {
@@ -176,7 +179,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
       if (computed->keep == Keep::no) {
         computed->keep = Keep::save;
         computed->kept_offset = schedule.kept_bytes;
-        schedule.kept_bytes = static_cast<std::uint8_t>(schedule.kept_bytes + size_of(instr.dtype));
+        schedule.kept_bytes = static_cast<std::uint8_t>(schedule.kept_bytes + lane_bytes(instr.dtype));
         schedule.saves[kept.pass[i]] = true;
       }
       step.keep = Keep::restore;
@@ -199,8 +202,7 @@ constexpr FusedSchedule make_schedule(const Fused& fused) {
   for (int i = 0; i < fused.instr_count; ++i) {
     const Instr& instr = fused.instrs[i];
     if (instr.phase > fused.phases) fail(errc::graph_invalid, "[fused] a value that no pass of the kernel yields");
-    if (instr.dtype == DType::bf16 || instr.dtype == DType::f16)
-      fail(errc::unsupported, "[fused] bf16 and f16 have no arithmetic");
+    if (instr.dtype == DType::f16) fail(errc::unsupported, "[fused] f16 has no arithmetic");
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1) fail(errc::graph_invalid, "[fused] a reduction exists after a pass, not before");
       const Exit exit = detail::make_reduce(fused, i, reduce_count++);

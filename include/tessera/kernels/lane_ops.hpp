@@ -21,6 +21,9 @@ template <> struct ElementOf<DType::f32> {
 template <> struct ElementOf<DType::f64> {
   using type = double;
 };
+template <> struct ElementOf<DType::bf16> {
+  using type = bf16;
+};
 template <> struct ElementOf<DType::i8> {
   using type = std::int8_t;
 };
@@ -41,7 +44,7 @@ template <> struct ElementOf<DType::bool_> {
 };
 }  // namespace detail
 
-/// The C++ type of one element in memory; void for bf16 and f16.
+/// The C++ type of one element in memory; void for f16.
 template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
 
 }  // namespace tessera::kernels

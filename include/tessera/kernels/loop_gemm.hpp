@@ -25,19 +25,21 @@ template <class T> T multiply_add(T c, T a, T b) {
 template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
 
 /// Sum of a[i] b[i], in 32 running sums so that it vectorises without reordering permission.
-template <class T> T dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+template <class T>
+product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+  using R = product_t<T>;
   constexpr std::int64_t lanes = 32;
-  T total(0);
+  R total(0);
   std::int64_t i = 0;
   if (a_step == 1 && b_step == 1 && count >= lanes) {
-    T sums[lanes] = {};
+    R sums[lanes] = {};
     for (; i + lanes <= count; i += lanes)
-      for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] = multiply_add(sums[lane], a[i + lane], b[i + lane]);
+      for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] = multiply_add<R>(sums[lane], a[i + lane], b[i + lane]);
     for (std::int64_t width = lanes / 2; width > 0; width /= 2)
-      for (std::int64_t lane = 0; lane < width; ++lane) sums[lane] = multiply_add(sums[lane], sums[lane + width], T(1));
+      for (std::int64_t lane = 0; lane < width; ++lane) sums[lane] = multiply_add<R>(sums[lane], sums[lane + width], R(1));
     total = sums[0];
   }
-  for (; i < count; ++i) total = multiply_add(total, a[i * a_step], b[i * b_step]);
+  for (; i < count; ++i) total = multiply_add<R>(total, a[i * a_step], b[i * b_step]);
   return total;
 }
 

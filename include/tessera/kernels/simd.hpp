@@ -10,6 +10,7 @@
 
 #include <xsimd/xsimd.hpp>
 
+#include <tessera/base/bf16.hpp>
 #include <tessera/kernels/isa.hpp>
 
 TESSERA_KERNEL_CODE_BEGIN
@@ -32,10 +33,12 @@ template <> struct Lanes<bool> {
 
 using Mask = Lanes<bool>;
 
-/// The type that elements of type T are computed in: integers below 32 bits are computed as int32_t and wrapped.
+/// The type that elements of type T are computed in: integers below 32 bits as int32_t, and wrapped; bf16 as float, and
+/// rounded where it is stored.
 template <class T>
-using lane_t =
-    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t, T>;
+using lane_t = std::conditional_t<
+    std::is_same_v<T, bf16>, float,
+    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t, T>>;
 
 namespace simd {
 
@@ -149,6 +152,18 @@ template <class T> struct Iota {
 template <class T> inline constexpr Iota<T> iota_lanes{};
 }  // namespace simd
 
+namespace simd {
+/// Floats rounded to bf16, as bits of floats, the lower half of which is to be ignored.
+TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) {
+  using Words = native<std::uint32_t, width>;
+  const Words bits = (Words)to_native<float>(x.part[0]);
+  const Words near = bits + 0x7fff + (bits >> 16 & 1);
+  // A vector comparison is all ones where it holds.
+  const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
+  return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
+}
+}  // namespace simd
+
 // ---- memory
 
 /// Reads `width` elements of T; no alignment is asked for.
@@ -157,6 +172,11 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
     // Any non-zero byte is true, so the bytes are read as numbers.
     const auto bytes = load(reinterpret_cast<const std::uint8_t*>(from));
     return simd::to_mask<std::int32_t>(bytes.part[0] != xsimd::batch<std::int32_t>(0));
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    simd::native<std::uint16_t, width> halves;
+    std::memcpy(&halves, from, sizeof halves);
+    const auto words = __builtin_convertvector(halves, simd::native<std::uint32_t, width>) << 16;
+    return {{simd::to_batch<float>((simd::native<float, width>)words)}};
   } else if constexpr (sizeof(T) < 4) {
     simd::native<T, width> narrow;
     std::memcpy(&narrow, from, sizeof narrow);
@@ -176,6 +196,9 @@ template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
     using Batch = xsimd::batch<std::int32_t>;
     const Lanes<std::int32_t> bytes{{xsimd::select(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
     store(reinterpret_cast<std::uint8_t*>(to), bytes);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
+    std::memcpy(to, &halves, sizeof halves);
   } else if constexpr (sizeof(T) < 4) {
     const auto middle =
         __builtin_convertvector(simd::to_native<std::int32_t>(x.part[0]), simd::native<std::int16_t, width>);
@@ -300,10 +323,12 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
   }
 }
 
-/// Brings lanes that hold elements of the narrow integer type T back into its range, modulo 2^bits.
+/// Brings lanes that hold elements of the narrow integer type T back into its range, modulo 2^bits; rounds to bf16.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, lane_t<T>>) {
     return x;
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    return {{simd::to_batch<float>((simd::native<float, width>)(simd::rounded_bf16(x) & 0xffff0000))}};
   } else {
     constexpr int shift = 32 - 8 * static_cast<int>(sizeof(T));
     using Signless = simd::native<std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, width>;

@@ -274,7 +274,7 @@ struct Sum {
       using U = std::make_unsigned_t<T>;
       return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
     } else {
-      return a + b;
+      return static_cast<T>(a + b);
     }
   }
 };
@@ -286,7 +286,7 @@ struct Min {
   template <class T> static T apply(T a, T b) { return (a < b || a != a) ? a : b; }
 };
 
-template <class T> void load_block(T* block, const T* src, std::int64_t stride, std::int64_t count) {
+template <class A, class T> void load_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
   if (stride == 1) {
     for (std::int64_t i = 0; i < count; ++i) block[i] = src[i];
   } else {
@@ -294,16 +294,19 @@ template <class T> void load_block(T* block, const T* src, std::int64_t stride, 
   }
 }
 
-template <class F, class T> void combine_block(T* block, const T* src, std::int64_t stride, std::int64_t count) {
+template <class F, class A, class T>
+void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
   if (stride == 1) {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], src[i]);
+    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i]));
   } else {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], src[i * stride]);
+    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i * stride]));
   }
 }
 
-template <class F, class T> void combine_block(T* block, const T* first, const T* second, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(F::apply(block[i], first[i]), second[i]);
+template <class F, class A, class T>
+void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i)
+    block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
 }
 
 template <class F, class T>
@@ -321,7 +324,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
     // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
     // written once, and may be one of them.
     constexpr std::int64_t block_size = 512;
-    alignas(64) T block[block_size];
+    alignas(64) std::conditional_t<std::is_same_v<T, bf16>, float, T> block[block_size];
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
       const auto at = [&](const StridedSource& source) {
@@ -347,9 +350,9 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         }
       }
       if (step == 1) {
-        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = block[i];
+        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {
-        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = block[i];
+        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
       }
     }
   });
@@ -378,7 +381,7 @@ void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const S
 
 /// The same for a dtype known at run time, among those that are to be summed (`Sums`) or compared (`Extremes`). bool
 /// takes max (or) and min (and).
-/// @throws error (dtype_mismatch) for bf16, f16, a sum of bools, and dtypes in neither set.
+/// @throws error (dtype_mismatch) for f16, a sum of bools, and dtypes in neither set.
 template <DTypeSet Sums = all_dtypes, DTypeSet Extremes = all_dtypes>
 void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
                        const Shape& extents, bool accumulate = false) {

@@ -14,7 +14,7 @@ template <bool Causal> struct AttentionTag {
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
                   "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-    static_assert(std::is_floating_point_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+    static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
                       std::is_same_v<typename Q::type, typename V::type>,
                   "tessera: queries, keys and values of attention have one floating element type");
   };
@@ -27,6 +27,8 @@ template <bool Causal> struct AttentionTag {
     if (q.rank() != 4) fail(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     q = q.at(context.source);
     check_static_dims(q.node(), k.node(), v.node());
+    if (const DType type = q.dtype(), wide = computed_as(type); wide != type)
+      return build::cast(emit(context, build::cast(q, wide), build::cast(k, wide), build::cast(v, wide), scale), type);
     scale = build::cast(scale, q.dtype());
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned unit = 0, bit = 1;

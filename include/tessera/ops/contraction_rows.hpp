@@ -75,7 +75,7 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   const EinsumLabels labels = EinsumLabels::of(r.node());
   const std::int8_t* own = operand == 0 ? labels.a : labels.b;
   const std::int8_t* other = operand == 0 ? labels.b : labels.a;
-  const Value x = r.x(operand), partner = r.x(1 - operand), g = r.full_g();
+  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
   EinsumLabels made;
   for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
   for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
@@ -91,7 +91,8 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     else
       alone |= 1u << d;
   }
-  r.add(operand, build::broadcast(build::insert_units(build::einsum(g, partner, made), alone, x.rank()), x));
+  const Value product = build::cast(build::einsum(g, partner, made), x.dtype());
+  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
 inline constexpr RowEntry contraction_rows[] = {

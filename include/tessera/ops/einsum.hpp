@@ -48,7 +48,18 @@ struct EinsumText {
   }
 };
 
-template <FixedString Text> struct EinsumTag {
+/// The element type of a product: what is asked for, or that of its operands.
+template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
+
+/// The product as it is computed, in the element type that is asked for.
+template <class Out> constexpr Value rounded_product(Value product, DType operands) {
+  if constexpr (std::is_void_v<Out>)
+    return build::cast(product, operands);
+  else
+    return build::cast(product, dtype_v<Out>);
+}
+
+template <FixedString Text, class Out = void> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -58,15 +69,15 @@ template <FixedString Text> struct EinsumTag {
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of einsum have one element type");
-    using type = typename A::type;
+    using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
-    return build::einsum(a.at(context.source), b, text.labels);
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels), a.dtype());
   }
 };
 
-struct MatmulTag {
+template <class Out = void> struct MatmulTag {
   template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
@@ -74,7 +85,7 @@ struct MatmulTag {
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of matmul have one element type");
-    using type = typename A::type;
+    using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
@@ -89,7 +100,7 @@ struct MatmulTag {
     labels.b[b.rank() - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return build::einsum(a.at(context.source), b, labels);
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels), a.dtype());
   }
 };
 
@@ -97,15 +108,24 @@ struct MatmulTag {
 
 /// A contraction by labels: `einsum<"bik,kj->bij">(x, w)`. Labels that the result lacks are summed.
 /// Errors: shape_mismatch where dims that share a label differ. Communication: none for labels of the result; over a
-/// sharded summed label the result is a partial value.
+/// sharded summed label the result is a partial value. Products of bf16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` leaves them as they are.
 template <FixedString Text, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
 }
+template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
+}
 
-/// [..., M, K] by [K, N], or by [..., K, N] of the same rank.
+/// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::MatmulTag>(Source::from(at), a, b);
+  return call<detail::MatmulTag<>>(Source::from(at), a, b);
+}
+template <Element Out, TensorOperand A, TensorOperand B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::MatmulTag<Out>>(Source::from(at), a, b);
 }
 
 }  // namespace tessera

@@ -98,7 +98,7 @@ inline constexpr RowEntry elementwise_rows[] = {
     {Op::sign, elementwise("sign", 1, Linearity::no, nullptr)},
     {Op::logical_not, elementwise("not", 1, Linearity::no, nullptr)},
     {Op::cast, elementwise("cast", 1, Linearity::no,
-                           [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
+                           [](Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }, 1,
                            [](double a, double) { return a; })},
     {Op::add, elementwise("add", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, r.g()); }, 1,
                           [](double a, double b) { return a + b; })},

@@ -8,7 +8,8 @@
 namespace tessera {
 
 // Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
-// reduced with keepdims, and scales are applied before the last reduction rather than after it.
+// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are computed
+// in f32 and rounded at the end; losses stay f32.
 
 namespace build {
 
@@ -46,23 +47,28 @@ constexpr Value mean_of_all(Value x, int lead) {
 
 namespace detail {
 
-template <class A> inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
+
+/// The element type of a loss: f32 for bf16.
+template <class A>
+using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
-    static_assert(floating_v<A>, "tessera: softmax takes float and double tensors");
+    static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors");
   };
   static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
     const int dim = D + x.rank() - Rank;
-    if constexpr (!Log) return build::softmax(x, dim);
+    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
     const Value shifted = build::shifted(x, dim);
-    return shifted - build::log_sum_exp_of_shifted(shifted, dim);
+    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
   }
 };
 
 template <class X, class... Parameters> struct NormResult : X {
-  static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float or double tensors with at least one dim");
+  static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float, double or bf16 tensors with at least one dim");
   static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
                 "tessera: gain and bias of a norm are vectors of the element type of the tensor");
 };
@@ -70,37 +76,41 @@ template <class X, class... Parameters> struct NormResult : X {
 struct LayerNormTag {
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
     const int dim = x.rank() - 1;
     const Value centered = x - build::row_mean(x, dim);
     const Value variance = build::row_mean(centered * centered, dim);
-    return centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias;
+    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
   }
 };
 
 struct RmsNormTag {
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype());
     const Value square = build::row_mean(x * x, x.rank() - 1);
-    return x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain;
+    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
   }
 };
 
 template <int Rank> struct CrossEntropyTag {
   template <class Logits, class Targets> struct result {
-    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float or double tensor");
+    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
     static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                   "tessera: the targets of cross_entropy are an integer tensor of class indices");
     static_assert(Targets::rank == Logits::rank - 1,
                   "tessera: the targets of cross_entropy have the dims of the logits but the last");
-    using type = typename Logits::type;
+    using type = loss_t<Logits>;
     static constexpr int rank = 0;
   };
   // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
   static constexpr Value emit(Value context, Value logits, Value targets) {
     const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
-    logits = logits.at(context.source);
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
     const Value shifted = build::shifted(logits, dim);
     const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
@@ -114,12 +124,13 @@ template <int Rank> struct CrossEntropyTag {
 template <int Rank> struct MseTag {
   template <class X, class Y> struct result {
     static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                  "tessera: mse takes two float or double tensors of one rank and element type");
-    using type = typename X::type;
+                  "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
+    using type = loss_t<X>;
     static constexpr int rank = 0;
   };
   static constexpr Value emit(Value context, Value x, Value y) {
-    const Value difference = x.at(context.source) - y;
+    const DType type = computed_as(x.dtype());
+    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
     return build::mean_of_all(difference * difference, difference.rank() - Rank);
   }
 };

@@ -53,10 +53,11 @@ inline constexpr RowEntry indexed_rows[] = {
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
       .gradient =
           [](Gradient& r) {
-            const Value table = r.x(0), g = r.full_g();
-            r.add(0,
-                  g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-                         {g.id, r.x(1).id, table.id}));
+            const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+            const Value sums =
+                g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+                       {g.id, r.x(1).id, table.id});
+            r.add(0, build::cast(sums, table.dtype()));
           },
       .flops = 0}},
     // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.

@@ -7,11 +7,11 @@ namespace tessera {
 
 namespace build {
 
-/// Random numbers shaped like `like`, of its element type; see RandomDraw for what a node says.
+/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node says.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
-                    .dtype = like.dtype(),
+                    .dtype = computed_as(like.dtype()),
                     .rank = like.node().rank,
                     .unit = like.node().unit,
                     .labels = draw.pack(),
@@ -23,22 +23,22 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 namespace detail {
 
-template <class A> inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
 
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
-    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float and double tensors");
+    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
     static_assert(std::is_same_v<typename Key::type, Number>,
                   "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    return build::random(like.at(context.source), key, {Kind, Stream});
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
   }
 };
 
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
-    static_assert(draws_v<X>, "tessera: dropout takes float and double tensors");
+    static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
     static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
   };
@@ -46,7 +46,7 @@ template <std::uint32_t Stream> struct DropoutTag {
     x = x.at(context.source);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
     const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, x.dtype()));
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
     const Value scaled = x * scale;
     return build::select(kept, scaled, x.number(0));
   }

@@ -39,12 +39,14 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
     set <<= x.rank() - rank;
+    const DType type = x.dtype();
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(O, x.at(context.source), set, Keep);
     if constexpr (Mean) {
       Value count = made.number(1, DType::i64);
       for (int d = 0; d < x.rank(); ++d)
         if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
-      made = made / build::cast(count, made.dtype());
+      made = build::cast(made / build::cast(count, made.dtype()), type);
     }
     return made;
   }

@@ -79,7 +79,9 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
   auto [moved, mean, square] = optim::tree_map(
       [&](auto p, auto g, auto m, auto v) {
         using S = decltype(p);
-        const optim::detail::AdamWStep& s = of[std::is_same_v<typename S::element, double>];
+        constexpr bool is_bf16 = std::is_same_v<typename S::element, bf16>;
+        const optim::detail::AdamWStep s =
+            is_bf16 ? step.as(DType::bf16) : of[std::is_same_v<typename S::element, double>];
         const Value next_m = s.beta1 * m.value + s.keep1 * g.value;
         const Value next_v = s.beta2 * v.value + s.keep2 * (g.value * g.value);
         const Value spread = build::unary(Op::sqrt, next_v) * s.inverse_root2 + s.epsilon;

@@ -26,8 +26,8 @@ template <class Leaf> constexpr Value value_of(const Leaf& leaf) {
     return leaf.placeholder();
 }
 template <class Leaf> inline constexpr bool is_parameter_v = false;
-template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = std::is_floating_point_v<T>;
-template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = std::is_floating_point_v<T>;
+template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = is_floating_v<T>;
+template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = is_floating_v<T>;
 
 /// Lists the values of the floating tensors of a traced model. Those of a Stack have the layers as their first dim.
 struct CollectParameters {

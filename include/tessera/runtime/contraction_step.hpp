@@ -22,7 +22,7 @@ namespace tessera::runtime {
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   explicit ContractionStep(const StepContext& c)
-      : dtype_(c.graph[c.units[c.step.unit].space].dtype), has_addend_(c.units[c.step.unit].addend >= 0) {
+      : dtype_(c.graph.operand_node(c.units[c.step.unit].space, 0).dtype), has_addend_(c.units[c.step.unit].addend >= 0) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
     const Node& node = c.graph[c.units[c.step.unit].space];
@@ -164,7 +164,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       } else if (bytes > 0 && shard(place) >= 0 && packed_bytes_ + bytes <= most_bytes) {
         place.packed = packed_bytes_;
         place.first_part = pack_parts_;
-        if constexpr (std::is_floating_point_v<T>) place.part_count = place.plan.template pack_count<T>();
+        if constexpr (is_floating_v<T>) place.part_count = place.plan.template pack_count<T>();
         pack_parts_ += place.part_count;
         packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
       }
@@ -180,7 +180,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       dispatch<Types>(
           dtype_,
           [&]<class T>() {
-            if constexpr (std::is_floating_point_v<T>)
+            if constexpr (is_floating_v<T>)
               own->plan.pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
                              reinterpret_cast<T*>(frame.scratch + own->packed));
           },
@@ -194,18 +194,19 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item) const {
-    auto pointer = [&](std::int32_t at) { return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]); };
-    T* out = pointer(place.out);
-    const bool adds = place.addend >= 0;
-    if (adds && pointer(place.addend) != out) {
+    using Out = kernels::product_t<T>;
+    Out* out = operand<Out>(frame, place.out);
+    const Out* addend = operand<Out>(frame, place.addend);
+    const bool adds = addend != nullptr;
+    if (adds && addend != out) {
       const kernels::OutputRegion region = place.plan.rows_of(item);
       std::int64_t from = 0, to = 0;
       for (std::size_t d = 0; d < region.begin.size(); ++d) {
         from += region.begin[d] * place.addend_strides[d];
         to += region.begin[d] * place.out_strides[d];
       }
-      kernels::strided_copy(out + to, place.out_strides, pointer(place.addend) + from, place.addend_strides,
-                            region.extent, sizeof(T));
+      kernels::strided_copy(out + to, place.out_strides, addend + from, place.addend_strides, region.extent,
+                            sizeof(Out));
     }
     const auto number = [&](int k) {
       return numbers_[k] < 0 ? T{} : static_cast<T>(frame.numbers[static_cast<std::size_t>(numbers_[k])]);
@@ -222,7 +223,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
                                         &follow};
-    place.plan.run(item, place.a < 0 ? &a : pointer(place.a), place.b < 0 ? &b : pointer(place.b), out, adds, T(1),
+    place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out, adds, Out(1),
                    packed, epilogue_ ? finished : kernels::FinishedBox{});
   }
 };

@@ -42,7 +42,7 @@ constexpr Op op_of(Reduction reduction) {
 /// their sources are given, whatever runs in parallel, so a result is the same bit for bit every time.
 /// Destinations overlap neither each other nor a source; but one that is its source (see `source_of`) stays as it is.
 /// Errors: `graph_invalid` for shards that do not fit each other, `dtype_mismatch` for partial values of a dtype
-/// without arithmetic (bf16, f16, sums of bool).
+/// without arithmetic (f16, sums of bool).
 class ReshardPlan {
  public:
   explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
@@ -166,7 +166,7 @@ class ReshardPlan {
   }
 
   void check_arithmetic() const {
-    if (type_ == DType::bf16 || type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
+    if (type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
       fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
   }
 

@@ -187,7 +187,7 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
                            std::source_location at = std::source_location::current()) {
   static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
   // Integers wrap as unsigned ones do; floats are rounded once, from double.
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
+  using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
   const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);
   detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [start, step](T* data, const Box& box) {
     for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i)

@@ -49,7 +49,13 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (counts(graph, id)) set = static_cast<DTypeSet>(set | set_of(graph[id].dtype));
     return set;
   }
-  static constexpr DTypeSet products = types_where([](const GraphView& g, int id) { return g[id].op == Op::einsum; });
+  static constexpr DTypeSet products = [] {
+    DTypeSet set = 0;
+    for (const GraphView& graph : Traced::graphs)
+      for (int id = 0; id < graph.size; ++id)
+        if (graph[id].op == Op::einsum) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
+    return set;
+  }();
   static constexpr DTypeSet attentions =
       types_where([](const GraphView& g, int id) { return row_of(g[id].op).kind == OpKind::attention; });
   static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
