@@ -48,6 +48,8 @@ inline double apply(Op op, DType to, DType from, double a, double b, double c) {
       return a;
     case Op::cast:
       if (to == DType::bool_) return a != 0;
+      // A conversion to bf16 rounds; what is merely computed as bf16 may be rounded or not.
+      if (to == DType::bf16) return static_cast<double>(tessera::bf16(a));
       return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
     case Op::add:
       return a + b;

@@ -44,7 +44,7 @@ inline Argument stacked(Argument argument) {
 struct Check {
   std::vector<Argument> arguments;
   int cases = 100;
-  double tolerance = 2e-5;    ///< of f32, relative to the largest element of a result; f64 gets 1e-7 of it
+  double tolerance = 2e-5;    ///< relative to the largest element of a result; f64 gets 1e-7 of it
   bool may_be_empty = false;  ///< extents may be 0
   int least_axes = 0;         ///< of the mesh: x, y, z
   std::vector<std::pair<char, std::vector<std::int64_t>>> extents = {};  ///< to choose from, instead of the usual

@@ -109,6 +109,7 @@ void represent_extremes(ts::DType dtype, Array& value) {
 double rounded(ts::DType dtype, double value) {
   if (dtype == ts::DType::f32) return static_cast<double>(static_cast<float>(value));
   if (dtype == ts::DType::f64) return value;
+  if (dtype == ts::DType::bf16) return static_cast<double>(ts::bf16(value));
   if (dtype == ts::DType::bool_) return value > 0;
   return std::floor(value);
 }
@@ -201,7 +202,8 @@ class Rounding {
         row.kind == ts::OpKind::contraction || node.op == ts::Op::sum ||
         (row.kind == ts::OpKind::elementwise && node.op != ts::Op::select && node.op != ts::Op::broadcast);
     if (!rounds || !ts::is_floating(node.dtype)) return;
-    const double unit = node.dtype == ts::DType::f32 ? 0x1p-23 : 0x1p-52;
+    const double unit =
+        node.dtype == ts::DType::bf16 ? 0x1p-8 : node.dtype == ts::DType::f32 ? 0x1p-23 : 0x1p-52;
     const std::vector<double> size = terms.data;
     for (std::size_t i = 0; i < size.size(); ++i) value.data[i] += unit * draw_(random_) * size[i];
   }
@@ -283,7 +285,7 @@ class Case {
   double tolerance(std::size_t k) const {
     const ts::Node& node = output(k);
     if (node.op == ts::Op::random || !ts::is_floating(node.dtype)) return 0;
-    return node.dtype == ts::DType::f32 ? check_.tolerance : check_.tolerance * 1e-7;
+    return node.dtype == ts::DType::f64 ? check_.tolerance * 1e-7 : check_.tolerance;
   }
 
   /// The tolerance of a result in which large values cancel: what rounding in the dense program leaves of it. Bounded,
@@ -297,7 +299,7 @@ class Case {
     for (const std::vector<Array>& rounded : rounded_)
       for (std::size_t i = 0; i < want.data.size(); ++i)
         moved = std::max(moved, std::fabs(rounded[k].data[i] - want.data[i]));
-    return std::clamp(8 * moved / largest(want, 0.1), tolerance(k), 1000 * tolerance(k));
+    return std::clamp(8 * moved / largest(want, 0.1), tolerance(k), std::min(1000 * tolerance(k), 0.25));
   }
 
   /// What was carried out, collective by collective, is what the plan says.

@@ -1,0 +1,124 @@
+#include "check.hpp"
+
+#include <tessera/ops/attention.hpp>
+
+namespace ts = tessera;
+using namespace programs;
+using ts::bf16;
+
+namespace {
+
+/// Eight bits of precision: results may differ by a rounding or two of their largest element, and by what rounding of
+/// what they are computed from moves them.
+constexpr double tolerance = 0x1p-7;
+
+constexpr auto loss = [](const auto&... results) { return energy(ts::cast<float>(results)...); };
+
+}  // namespace
+
+TEST(ProgramsBf16, ElementwiseAndCasts) {
+  constexpr auto f = [](const auto& floats, const auto& rate) {
+    const auto& [x, y, row] = floats;  // [m, n] bf16, [m, n] f32, [n] bf16
+    const auto narrow = ts::cast<bf16>(y);
+    const auto a = ts::exp(x) * ts::tanh(row) + ts::gelu(narrow) - ts::sigmoid(x * rate);
+    const auto b = ts::select(x < narrow, x, row) + ts::maximum(x, 0.25) - ts::silu(narrow);
+    const auto c = ts::cast<float>(x) * y + ts::cast<float>(row);
+    return std::tuple(loss(a, b, c), a, b, c, x < narrow, ts::cast<std::int32_t>(x * 8.0), ts::cast<double>(x));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2, bf16>, Tensor<2>, Tensor<1, bf16>>, ts::Scalar>(
+      with_gradient(f),
+      {.arguments = {values<bf16>("mn"), values("mn"), values<bf16>("n"), scalar(0.5, 2)},
+       .cases = 60,
+       .tolerance = tolerance,
+       .may_be_empty = true},
+      61);
+}
+
+TEST(ProgramsBf16, Reductions) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x] = floats;  // [a, b, c]
+    return std::tuple(loss(ts::sum<0>(x), ts::mean<1>(x, ts::keepdims), ts::max<2>(x), ts::sum<0, 2>(x)), ts::sum<1>(x),
+                      ts::mean<0, 2>(x), ts::min<0>(x), x - ts::mean<2>(x, ts::keepdims));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3, bf16>>>(
+      with_gradient(f), {.arguments = {values<bf16>("abc")}, .cases = 60, .tolerance = tolerance}, 62);
+}
+
+TEST(ProgramsBf16, SumsAreAsPreciseAsFloats) {
+  // A thousand ones beside a large number would vanish in sums of bf16.
+  constexpr auto f = [](auto x, auto w) {
+    return std::tuple(ts::sum<0>(ts::cast<float>(x)), ts::matmul<float>(ts::transpose<1, 0>(x), w));
+  };
+  expect_equal_on_all_meshes<Tensor<2, bf16>, Tensor<2, bf16>>(f,
+                                                               {.arguments = {values<bf16>("kn"), values<bf16>("km")},
+                                                                .cases = 30,
+                                                                .tolerance = 1e-5,
+                                                                .extents = {{'k', {1000, 2000}}}},
+                                                               63);
+}
+
+TEST(ProgramsBf16, Products) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x, w, b] = floats;  // [b, t, d], [d, e], [e]
+    const auto y = ts::relu(ts::matmul(x, w) + b);
+    const auto scores = ts::einsum<"bte,bse->bts", float>(y, y);
+    const auto outer = ts::einsum<"btd,bte->de">(x, y);
+    return std::tuple(loss(y, scores, outer), y, scores, outer);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3, bf16>, Tensor<2, bf16>, Tensor<1, bf16>>>(
+      with_gradient(f),
+      {.arguments = {values<bf16>("btd"), values<bf16>("de"), values<bf16>("e")},
+       .cases = 60,
+       .tolerance = 2 * tolerance,
+       .may_be_empty = true},
+      64);
+}
+
+TEST(ProgramsBf16, LargeProducts) {
+  constexpr auto f = [](auto x, auto w, auto b) { return ts::matmul(x, w) + b; };
+  expect_equal_on_all_meshes<Tensor<2, bf16>, Tensor<2, bf16>, Tensor<1, bf16>>(
+      f,
+      {.arguments = {values<bf16>("md"), values<bf16>("de"), values<bf16>("e")},
+       .cases = 6,
+       .tolerance = tolerance,
+       .extents = {{'m', {130, 300}}, {'d', {64, 700}}, {'e', {100, 257}}}},
+      65);
+}
+
+TEST(ProgramsBf16, Rows) {
+  constexpr auto f = [](const auto& floats, const auto& targets) {
+    const auto& [x, w, gain, bias] = floats;  // [b, t, d], [d, d], [d], [d]
+    const auto normed = ts::layer_norm(x, gain, bias, 0.1);
+    const auto squared = ts::rms_norm(normed + x, gain, 0.1);
+    const auto soft = ts::softmax(squared), logs = ts::log_softmax(squared);
+    const auto cost = ts::cross_entropy(ts::matmul(squared, w), targets);
+    return std::tuple(cost + loss(soft, logs) + ts::mse(normed, x), normed, squared, soft, logs);
+  };
+  expect_equal_on_all_meshes<
+      std::tuple<Tensor<3, bf16>, Tensor<2, bf16>, Tensor<1, bf16>, Tensor<1, bf16>>, Tensor<2, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values<bf16>("btd"), values<bf16>("dd"), values<bf16>("d"), values<bf16>("d"), indices("bt", 'd')},
+       .cases = 60,
+       .tolerance = 2 * tolerance},
+      66);
+}
+
+TEST(ProgramsBf16, AttentionAndLookups) {
+  constexpr auto f = [](const auto& floats, const auto& tokens) {
+    const auto& [table, w] = floats;  // [n, d], [d, h * e * 3]
+    const auto x = ts::gather(table, tokens);  // [b, t, d]
+    const auto all = ts::rearrange<"b t (h c e) -> b t h c e">(ts::matmul(x, w), ts::len<"h">(2), ts::len<"c">(3));
+    const auto q = ts::squeeze<3>(ts::slice<3>(all, 0, 1)), k = ts::squeeze<3>(ts::slice<3>(all, 1, 1)),
+               v = ts::squeeze<3>(ts::slice<3>(all, 2, 1));
+    const auto y = ts::causal_attention(q, k, v);
+    return std::tuple(loss(y), y, x);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2, bf16>, Tensor<2, bf16>>, Tensor<2, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values<bf16>("nd"), values<bf16>("de"), indices("bt", 'n')},
+       .cases = 40,
+       .tolerance = 2 * tolerance,
+       .extents = {{'6', {6}}},
+       .products = {{'e', "6d"}}},
+      67);
+}
