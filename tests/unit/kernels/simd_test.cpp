@@ -19,11 +19,11 @@ using namespace tessera::kernels;
 
 template <class T> class Memory : public testing::Test {};
 using Elements =
-    testing::Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, bool>;
+    testing::Types<float, double, bf16, std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, bool>;
 TYPED_TEST_SUITE(Memory, Elements);
 
 template <class T> T element(int i) {
-  return static_cast<T>(std::is_same_v<T, bool> ? (i * 5 % 3 == 0) : i * 7 % 120 - (std::is_signed_v<T> ? 60 : 0));
+  return static_cast<T>(std::is_same_v<T, bool> ? (i * 5 % 3 == 0) : i * 7 % 120 - (std::numeric_limits<T>::is_signed ? 60 : 0));
 }
 
 TYPED_TEST(Memory, LoadsAndStoresWhole) {
@@ -86,8 +86,8 @@ TYPED_TEST(Memory, Reduces) {
   for (int i = 0; i < width; ++i) {
     all[i] = element<T>(i * 3 + 1);
     sum += all[i];
-    largest = std::fmax(largest, all[i]);
-    smallest = std::fmin(smallest, all[i]);
+    largest = std::fmax(largest, static_cast<double>(all[i]));
+    smallest = std::fmin(smallest, static_cast<double>(all[i]));
   }
   if (std::is_same_v<T, bool>) sum = sum != 0;
   EXPECT_EQ(static_cast<double>(reduce_lanes<Op::sum>(load(all))), sum);
@@ -159,6 +159,27 @@ TEST(Simd, ConvertsBetweenAllTypes) {
   expect_converts_to_all<std::int64_t>();
   expect_converts_to_all<std::uint8_t>();
   expect_converts_to_all<bool>();
+}
+
+TEST(Simd, Bf16IsRoundedAsTheTypeIs) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 4000; ++round) {
+    float from[width];
+    for (float& x : from) {
+      std::uint32_t bits = static_cast<std::uint32_t>(random());
+      if (random() % 4 == 0) bits = (bits & 0xffff0000u) | 0x8000u;
+      if (random() % 16 == 0) bits |= 0x7f800000u;
+      x = std::bit_cast<float>(bits);
+    }
+    bf16 stored[width];
+    float wrapped[width];
+    store(stored, load(from));
+    store(wrapped, wrap<bf16>(load(from)));
+    for (int i = 0; i < width; ++i) {
+      ASSERT_EQ(stored[i].bits, bf16(from[i]).bits) << from[i];
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(wrapped[i]), static_cast<std::uint32_t>(bf16(from[i]).bits) << 16);
+    }
+  }
 }
 
 TEST(Simd, WrapsNarrowIntegers) {

@@ -207,6 +207,17 @@ TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
   EXPECT_EQ(sum, std::numeric_limits<std::int32_t>::min());
 }
 
+TEST(Strided, SumsOfBf16AreRoundedOnce) {
+  // 256 + 1 + 1 + ... stays 256 where each sum is rounded.
+  constexpr std::int64_t count = 700, parts = 8;
+  std::vector<bf16> ones(count, bf16(1)), out(count, bf16(256));
+  const std::vector<StridedSource> sources(parts, {ones.data(), {1}});
+  strided_reduce(DType::bf16, Op::sum, out.data(), {1}, sources, {count}, true);
+  for (const bf16 value : out) ASSERT_EQ(static_cast<float>(value), 264);
+  strided_reduce(DType::bf16, Op::max, out.data(), {1}, sources, {count}, true);
+  EXPECT_EQ(static_cast<float>(out[count - 1]), 264);
+}
+
 TEST(Strided, WhatCannotBeReducedIsAnError) {
   const std::uint8_t bits[2] = {1, 0};
   std::uint8_t out[2] = {};
@@ -214,7 +225,7 @@ TEST(Strided, WhatCannotBeReducedIsAnError) {
   strided_reduce(DType::bool_, Op::max, out, {1}, sources, {2});
   EXPECT_EQ(out[0], 1);
   EXPECT_THROW(strided_reduce(DType::bool_, Op::sum, out, {1}, sources, {2}), error);
-  EXPECT_THROW(strided_reduce(DType::bf16, Op::sum, out, {1}, sources, {1}), error);
+  EXPECT_THROW(strided_reduce(DType::f16, Op::sum, out, {1}, sources, {1}), error);
   EXPECT_THROW(strided_reduce(DType::u8, Op::add, out, {1}, sources, {1}), error);
   EXPECT_THROW(strided_reduce(DType::u8, Op::sum, out, {1}, {}, {1}), error);
   EXPECT_THROW(strided_copy(out, {1}, bits, {1}, {1}, 3), error);
