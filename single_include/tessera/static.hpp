@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -21,6 +22,71 @@
 #include <utility>
 #include <vector>
 
+// ---- tessera/base/bf16.hpp
+
+#ifndef TESSERA_BASE_BF16_HPP
+#define TESSERA_BASE_BF16_HPP
+
+namespace tessera {
+
+/// A float of 16 bits: the upper half of an IEEE single, 8 bits of precision and the range of float. It is for memory:
+/// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again.
+/// NaN stays NaN; what is above the largest finite number by half a step or more is infinite.
+struct bf16 {
+  std::uint16_t bits;
+
+  bf16() = default;
+  constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
+  constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
+  template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
+
+  static constexpr bf16 from_bits(std::uint16_t bits) {
+    bf16 value{};
+    value.bits = bits;
+    return value;
+  }
+
+  constexpr operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  constexpr bf16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000)); }
+
+ private:
+  static constexpr std::uint16_t rounded(std::uint32_t single) {
+    if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
+    return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
+  }
+  /// To float so that rounding once more gives what rounding once would: towards zero, and odd where that is inexact.
+  static constexpr float to_odd(double value) {
+    if (value != value) return std::numeric_limits<float>::quiet_NaN();
+    constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
+    const double size = value < 0 ? -value : value;
+    if (size > most)
+      return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
+    const float near = static_cast<float>(value);
+    if (static_cast<double>(near) == value) return near;
+    std::uint32_t single = std::bit_cast<std::uint32_t>(near);
+    if (static_cast<double>(near < 0 ? -near : near) > size) --single;
+    return std::bit_cast<float>(single | 1);
+  }
+};
+
+static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
+
+}  // namespace tessera
+
+template <> struct std::numeric_limits<tessera::bf16> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = true, has_quiet_NaN = true;
+  static constexpr int digits = 8, radix = 2, max_exponent = 128, min_exponent = -125;
+  static constexpr tessera::bf16 min() { return tessera::bf16::from_bits(0x0080); }
+  static constexpr tessera::bf16 max() { return tessera::bf16::from_bits(0x7f7f); }
+  static constexpr tessera::bf16 lowest() { return tessera::bf16::from_bits(0xff7f); }
+  static constexpr tessera::bf16 epsilon() { return tessera::bf16::from_bits(0x3c00); }
+  static constexpr tessera::bf16 infinity() { return tessera::bf16::from_bits(0x7f80); }
+  static constexpr tessera::bf16 quiet_NaN() { return tessera::bf16::from_bits(0x7fc0); }
+};
+
+#endif
+
 // ---- tessera/base/dtype.hpp
 
 #ifndef TESSERA_BASE_DTYPE_HPP
@@ -28,7 +94,8 @@
 
 namespace tessera {
 
-/// Element type of a tensor. `bool_` takes one byte an element. bf16 and f16 are named, and have no arithmetic.
+/// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
+/// has no arithmetic.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
 
 /// Size of one element in bytes.
@@ -43,6 +110,9 @@ constexpr std::string_view name_of(DType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
+/// The element type that sums and products have before they are stored: f32 for bf16.
+constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
+
 constexpr bool is_floating(DType type) {
   return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
 }
@@ -54,6 +124,9 @@ template <> struct DTypeOf<float> {
 };
 template <> struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
+};
+template <> struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
 };
 template <> struct DTypeOf<std::int8_t> {
   static constexpr DType value = DType::i8;
@@ -81,6 +154,9 @@ concept Element = requires { detail::DTypeOf<T>::value; };
 
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
+/// float, double or bf16.
+template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+
 /// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
@@ -95,6 +171,7 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
     if (type == DType::name) return f.template operator()<T>();
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)
+  TESSERA_DISPATCH(bf16, bf16)
   TESSERA_DISPATCH(i8, std::int8_t)
   TESSERA_DISPATCH(i16, std::int16_t)
   TESSERA_DISPATCH(i32, std::int32_t)
@@ -2400,7 +2477,16 @@ constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
   if (from.op == Op::constant) return x.number(from.value, type);
+  // Back to where it came from: nothing was lost on the way.
+  if (from.op == Op::cast && type == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+/// The same for a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
 }
 constexpr Value select(Value condition, Value yes, Value no) {
   Node made{.op = Op::select, .dtype = yes.dtype()};
@@ -2413,6 +2499,9 @@ constexpr Value select(Value condition, Value yes, Value no) {
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   if (dims == 0) return x;
+  // Sums of bf16 are f32 until they are whole, partial ones too.
+  if (op == Op::sum && x.dtype() == DType::bf16)
+    return cast(reduce(op, cast(x, computed_as(x.dtype())), dims, keep), x.dtype());
   Node made{.op = op, .dtype = x.dtype()};
   for (int d = 0; d < x.rank(); ++d) {
     const bool reduced = (dims >> d & 1) != 0;
@@ -2424,8 +2513,9 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   return x.make(made, {x.id});
 }
 
+/// Of bf16 the result is f32.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
-  Node made{.op = Op::einsum, .dtype = a.dtype(), .labels = labels.pack()};
+  Node made{.op = Op::einsum, .dtype = computed_as(a.dtype()), .labels = labels.pack()};
   for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
     bool unit = true;
     for (int i = 0; i < a.rank(); ++i)
@@ -4225,7 +4315,9 @@ class GraphVerifier {
       if (!found) return "a label of the result is one of an operand";
       if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
     }
-    return node.dtype == a.dtype && a.dtype == b.dtype ? Rule{} : "operands and result have one element type";
+    return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+               ? Rule{}
+               : "operands have one element type, and the result that of its products";
   }
 
   constexpr Rule check_rearrange(int id) const {
@@ -5451,7 +5543,7 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   const EinsumLabels labels = EinsumLabels::of(r.node());
   const std::int8_t* own = operand == 0 ? labels.a : labels.b;
   const std::int8_t* other = operand == 0 ? labels.b : labels.a;
-  const Value x = r.x(operand), partner = r.x(1 - operand), g = r.full_g();
+  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
   EinsumLabels made;
   for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
   for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
@@ -5467,7 +5559,8 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     else
       alone |= 1u << d;
   }
-  r.add(operand, build::broadcast(build::insert_units(build::einsum(g, partner, made), alone, x.rank()), x));
+  const Value product = build::cast(build::einsum(g, partner, made), x.dtype());
+  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
 inline constexpr RowEntry contraction_rows[] = {
@@ -5610,7 +5703,7 @@ inline constexpr RowEntry elementwise_rows[] = {
     {Op::sign, elementwise("sign", 1, Linearity::no, nullptr)},
     {Op::logical_not, elementwise("not", 1, Linearity::no, nullptr)},
     {Op::cast, elementwise("cast", 1, Linearity::no,
-                           [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
+                           [](Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }, 1,
                            [](double a, double) { return a; })},
     {Op::add, elementwise("add", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, r.g()); }, 1,
                           [](double a, double b) { return a + b; })},
@@ -5725,10 +5818,11 @@ inline constexpr RowEntry indexed_rows[] = {
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
       .gradient =
           [](Gradient& r) {
-            const Value table = r.x(0), g = r.full_g();
-            r.add(0,
-                  g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-                         {g.id, r.x(1).id, table.id}));
+            const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+            const Value sums =
+                g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+                       {g.id, r.x(1).id, table.id});
+            r.add(0, build::cast(sums, table.dtype()));
           },
       .flops = 0}},
     // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
@@ -6394,7 +6488,7 @@ template <bool Causal> struct AttentionTag {
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
                   "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-    static_assert(std::is_floating_point_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+    static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
                       std::is_same_v<typename Q::type, typename V::type>,
                   "tessera: queries, keys and values of attention have one floating element type");
   };
@@ -6407,6 +6501,8 @@ template <bool Causal> struct AttentionTag {
     if (q.rank() != 4) fail(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     q = q.at(context.source);
     check_static_dims(q.node(), k.node(), v.node());
+    if (const DType type = q.dtype(), wide = computed_as(type); wide != type)
+      return build::cast(emit(context, build::cast(q, wide), build::cast(k, wide), build::cast(v, wide), scale), type);
     scale = build::cast(scale, q.dtype());
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned unit = 0, bit = 1;
@@ -6610,7 +6706,18 @@ struct EinsumText {
   }
 };
 
-template <FixedString Text> struct EinsumTag {
+/// The element type of a product: what is asked for, or that of its operands.
+template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
+
+/// The product as it is computed, in the element type that is asked for.
+template <class Out> constexpr Value rounded_product(Value product, DType operands) {
+  if constexpr (std::is_void_v<Out>)
+    return build::cast(product, operands);
+  else
+    return build::cast(product, dtype_v<Out>);
+}
+
+template <FixedString Text, class Out = void> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -6620,15 +6727,15 @@ template <FixedString Text> struct EinsumTag {
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of einsum have one element type");
-    using type = typename A::type;
+    using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
-    return build::einsum(a.at(context.source), b, text.labels);
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels), a.dtype());
   }
 };
 
-struct MatmulTag {
+template <class Out = void> struct MatmulTag {
   template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
@@ -6636,7 +6743,7 @@ struct MatmulTag {
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of matmul have one element type");
-    using type = typename A::type;
+    using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
@@ -6651,7 +6758,7 @@ struct MatmulTag {
     labels.b[b.rank() - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return build::einsum(a.at(context.source), b, labels);
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels), a.dtype());
   }
 };
 
@@ -6659,15 +6766,24 @@ struct MatmulTag {
 
 /// A contraction by labels: `einsum<"bik,kj->bij">(x, w)`. Labels that the result lacks are summed.
 /// Errors: shape_mismatch where dims that share a label differ. Communication: none for labels of the result; over a
-/// sharded summed label the result is a partial value.
+/// sharded summed label the result is a partial value. Products of bf16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` leaves them as they are.
 template <FixedString Text, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
 }
+template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
+}
 
-/// [..., M, K] by [K, N], or by [..., K, N] of the same rank.
+/// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::MatmulTag>(Source::from(at), a, b);
+  return call<detail::MatmulTag<>>(Source::from(at), a, b);
+}
+template <Element Out, TensorOperand A, TensorOperand B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::MatmulTag<Out>>(Source::from(at), a, b);
 }
 
 }  // namespace tessera
@@ -6715,12 +6831,14 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
     set <<= x.rank() - rank;
+    const DType type = x.dtype();
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(O, x.at(context.source), set, Keep);
     if constexpr (Mean) {
       Value count = made.number(1, DType::i64);
       for (int d = 0; d < x.rank(); ++d)
         if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
-      made = made / build::cast(count, made.dtype());
+      made = build::cast(made / build::cast(count, made.dtype()), type);
     }
     return made;
   }
@@ -6887,7 +7005,8 @@ template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at
 namespace tessera {
 
 // Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
-// reduced with keepdims, and scales are applied before the last reduction rather than after it.
+// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are
+// computed in f32 and rounded at the end; losses stay f32.
 
 namespace build {
 
@@ -6925,23 +7044,28 @@ constexpr Value mean_of_all(Value x, int lead) {
 
 namespace detail {
 
-template <class A> inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
+
+/// The element type of a loss: f32 for bf16.
+template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
-    static_assert(floating_v<A>, "tessera: softmax takes float and double tensors");
+    static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors");
   };
   static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
     const int dim = D + x.rank() - Rank;
-    if constexpr (!Log) return build::softmax(x, dim);
+    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
     const Value shifted = build::shifted(x, dim);
-    return shifted - build::log_sum_exp_of_shifted(shifted, dim);
+    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
   }
 };
 
 template <class X, class... Parameters> struct NormResult : X {
-  static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float or double tensors with at least one dim");
+  static_assert(floating_v<X> && X::rank >= 1,
+                "tessera: a norm takes float, double or bf16 tensors with at least one dim");
   static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
                 "tessera: gain and bias of a norm are vectors of the element type of the tensor");
 };
@@ -6949,37 +7073,41 @@ template <class X, class... Parameters> struct NormResult : X {
 struct LayerNormTag {
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
     const int dim = x.rank() - 1;
     const Value centered = x - build::row_mean(x, dim);
     const Value variance = build::row_mean(centered * centered, dim);
-    return centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias;
+    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
   }
 };
 
 struct RmsNormTag {
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype());
     const Value square = build::row_mean(x * x, x.rank() - 1);
-    return x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain;
+    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
   }
 };
 
 template <int Rank> struct CrossEntropyTag {
   template <class Logits, class Targets> struct result {
-    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float or double tensor");
+    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
     static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                   "tessera: the targets of cross_entropy are an integer tensor of class indices");
     static_assert(Targets::rank == Logits::rank - 1,
                   "tessera: the targets of cross_entropy have the dims of the logits but the last");
-    using type = typename Logits::type;
+    using type = loss_t<Logits>;
     static constexpr int rank = 0;
   };
   // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
   static constexpr Value emit(Value context, Value logits, Value targets) {
     const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
-    logits = logits.at(context.source);
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
     const Value shifted = build::shifted(logits, dim);
     const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
@@ -6993,12 +7121,13 @@ template <int Rank> struct CrossEntropyTag {
 template <int Rank> struct MseTag {
   template <class X, class Y> struct result {
     static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                  "tessera: mse takes two float or double tensors of one rank and element type");
-    using type = typename X::type;
+                  "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
+    using type = loss_t<X>;
     static constexpr int rank = 0;
   };
   static constexpr Value emit(Value context, Value x, Value y) {
-    const Value difference = x.at(context.source) - y;
+    const DType type = computed_as(x.dtype());
+    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
     return build::mean_of_all(difference * difference, difference.rank() - Rank);
   }
 };
@@ -7093,11 +7222,12 @@ namespace tessera {
 
 namespace build {
 
-/// Random numbers shaped like `like`, of its element type; see RandomDraw for what a node says.
+/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node
+/// says.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
-                    .dtype = like.dtype(),
+                    .dtype = computed_as(like.dtype()),
                     .rank = like.node().rank,
                     .unit = like.node().unit,
                     .labels = draw.pack(),
@@ -7109,22 +7239,22 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 namespace detail {
 
-template <class A> inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
 
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
-    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float and double tensors");
+    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
     static_assert(std::is_same_v<typename Key::type, Number>,
                   "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    return build::random(like.at(context.source), key, {Kind, Stream});
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
   }
 };
 
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
-    static_assert(draws_v<X>, "tessera: dropout takes float and double tensors");
+    static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
     static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
   };
@@ -7132,7 +7262,7 @@ template <std::uint32_t Stream> struct DropoutTag {
     x = x.at(context.source);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
     const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, x.dtype()));
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
     const Value scaled = x * scale;
     return build::select(kept, scaled, x.number(0));
   }
@@ -8314,7 +8444,7 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
   }
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
-  return node.dtype == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
+  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
 }
 
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {

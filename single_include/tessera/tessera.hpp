@@ -40,6 +40,71 @@
 #include <tbb/task_arena.h>
 #include <xsimd/xsimd.hpp>
 
+// ---- tessera/base/bf16.hpp
+
+#ifndef TESSERA_BASE_BF16_HPP
+#define TESSERA_BASE_BF16_HPP
+
+namespace tessera {
+
+/// A float of 16 bits: the upper half of an IEEE single, 8 bits of precision and the range of float. It is for memory:
+/// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again.
+/// NaN stays NaN; what is above the largest finite number by half a step or more is infinite.
+struct bf16 {
+  std::uint16_t bits;
+
+  bf16() = default;
+  constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
+  constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
+  template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
+
+  static constexpr bf16 from_bits(std::uint16_t bits) {
+    bf16 value{};
+    value.bits = bits;
+    return value;
+  }
+
+  constexpr operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  constexpr bf16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000)); }
+
+ private:
+  static constexpr std::uint16_t rounded(std::uint32_t single) {
+    if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
+    return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
+  }
+  /// To float so that rounding once more gives what rounding once would: towards zero, and odd where that is inexact.
+  static constexpr float to_odd(double value) {
+    if (value != value) return std::numeric_limits<float>::quiet_NaN();
+    constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
+    const double size = value < 0 ? -value : value;
+    if (size > most)
+      return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
+    const float near = static_cast<float>(value);
+    if (static_cast<double>(near) == value) return near;
+    std::uint32_t single = std::bit_cast<std::uint32_t>(near);
+    if (static_cast<double>(near < 0 ? -near : near) > size) --single;
+    return std::bit_cast<float>(single | 1);
+  }
+};
+
+static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
+
+}  // namespace tessera
+
+template <> struct std::numeric_limits<tessera::bf16> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = true, has_quiet_NaN = true;
+  static constexpr int digits = 8, radix = 2, max_exponent = 128, min_exponent = -125;
+  static constexpr tessera::bf16 min() { return tessera::bf16::from_bits(0x0080); }
+  static constexpr tessera::bf16 max() { return tessera::bf16::from_bits(0x7f7f); }
+  static constexpr tessera::bf16 lowest() { return tessera::bf16::from_bits(0xff7f); }
+  static constexpr tessera::bf16 epsilon() { return tessera::bf16::from_bits(0x3c00); }
+  static constexpr tessera::bf16 infinity() { return tessera::bf16::from_bits(0x7f80); }
+  static constexpr tessera::bf16 quiet_NaN() { return tessera::bf16::from_bits(0x7fc0); }
+};
+
+#endif
+
 // ---- tessera/base/dtype.hpp
 
 #ifndef TESSERA_BASE_DTYPE_HPP
@@ -47,7 +112,8 @@
 
 namespace tessera {
 
-/// Element type of a tensor. `bool_` takes one byte an element. bf16 and f16 are named, and have no arithmetic.
+/// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
+/// has no arithmetic.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
 
 /// Size of one element in bytes.
@@ -62,6 +128,9 @@ constexpr std::string_view name_of(DType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
+/// The element type that sums and products have before they are stored: f32 for bf16.
+constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
+
 constexpr bool is_floating(DType type) {
   return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
 }
@@ -73,6 +142,9 @@ template <> struct DTypeOf<float> {
 };
 template <> struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
+};
+template <> struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
 };
 template <> struct DTypeOf<std::int8_t> {
   static constexpr DType value = DType::i8;
@@ -100,6 +172,9 @@ concept Element = requires { detail::DTypeOf<T>::value; };
 
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
+/// float, double or bf16.
+template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+
 /// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
@@ -114,6 +189,7 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
     if (type == DType::name) return f.template operator()<T>();
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)
+  TESSERA_DISPATCH(bf16, bf16)
   TESSERA_DISPATCH(i8, std::int8_t)
   TESSERA_DISPATCH(i16, std::int16_t)
   TESSERA_DISPATCH(i32, std::int32_t)
@@ -1176,7 +1252,16 @@ constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
   if (from.op == Op::constant) return x.number(from.value, type);
+  // Back to where it came from: nothing was lost on the way.
+  if (from.op == Op::cast && type == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+/// The same for a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
 }
 constexpr Value select(Value condition, Value yes, Value no) {
   Node made{.op = Op::select, .dtype = yes.dtype()};
@@ -1189,6 +1274,9 @@ constexpr Value select(Value condition, Value yes, Value no) {
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   if (dims == 0) return x;
+  // Sums of bf16 are f32 until they are whole, partial ones too.
+  if (op == Op::sum && x.dtype() == DType::bf16)
+    return cast(reduce(op, cast(x, computed_as(x.dtype())), dims, keep), x.dtype());
   Node made{.op = op, .dtype = x.dtype()};
   for (int d = 0; d < x.rank(); ++d) {
     const bool reduced = (dims >> d & 1) != 0;
@@ -1200,8 +1288,9 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   return x.make(made, {x.id});
 }
 
+/// Of bf16 the result is f32.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
-  Node made{.op = Op::einsum, .dtype = a.dtype(), .labels = labels.pack()};
+  Node made{.op = Op::einsum, .dtype = computed_as(a.dtype()), .labels = labels.pack()};
   for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
     bool unit = true;
     for (int i = 0; i < a.rank(); ++i)
@@ -3316,7 +3405,7 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   const EinsumLabels labels = EinsumLabels::of(r.node());
   const std::int8_t* own = operand == 0 ? labels.a : labels.b;
   const std::int8_t* other = operand == 0 ? labels.b : labels.a;
-  const Value x = r.x(operand), partner = r.x(1 - operand), g = r.full_g();
+  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
   EinsumLabels made;
   for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
   for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
@@ -3332,7 +3421,8 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     else
       alone |= 1u << d;
   }
-  r.add(operand, build::broadcast(build::insert_units(build::einsum(g, partner, made), alone, x.rank()), x));
+  const Value product = build::cast(build::einsum(g, partner, made), x.dtype());
+  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
 inline constexpr RowEntry contraction_rows[] = {
@@ -3727,7 +3817,7 @@ inline constexpr RowEntry elementwise_rows[] = {
     {Op::sign, elementwise("sign", 1, Linearity::no, nullptr)},
     {Op::logical_not, elementwise("not", 1, Linearity::no, nullptr)},
     {Op::cast, elementwise("cast", 1, Linearity::no,
-                           [](Gradient& r) { r.add(0, build::cast(r.g(), r.x(0).dtype())); }, 1,
+                           [](Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }, 1,
                            [](double a, double) { return a; })},
     {Op::add, elementwise("add", 2, Linearity::jointly, [](Gradient& r) { r.add(0, r.g()); r.add(1, r.g()); }, 1,
                           [](double a, double b) { return a + b; })},
@@ -3842,10 +3932,11 @@ inline constexpr RowEntry indexed_rows[] = {
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
       .gradient =
           [](Gradient& r) {
-            const Value table = r.x(0), g = r.full_g();
-            r.add(0,
-                  g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-                         {g.id, r.x(1).id, table.id}));
+            const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+            const Value sums =
+                g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+                       {g.id, r.x(1).id, table.id});
+            r.add(0, build::cast(sums, table.dtype()));
           },
       .flops = 0}},
     // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
@@ -4547,7 +4638,18 @@ struct EinsumText {
   }
 };
 
-template <FixedString Text> struct EinsumTag {
+/// The element type of a product: what is asked for, or that of its operands.
+template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
+
+/// The product as it is computed, in the element type that is asked for.
+template <class Out> constexpr Value rounded_product(Value product, DType operands) {
+  if constexpr (std::is_void_v<Out>)
+    return build::cast(product, operands);
+  else
+    return build::cast(product, dtype_v<Out>);
+}
+
+template <FixedString Text, class Out = void> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -4557,15 +4659,15 @@ template <FixedString Text> struct EinsumTag {
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of einsum have one element type");
-    using type = typename A::type;
+    using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
-    return build::einsum(a.at(context.source), b, text.labels);
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels), a.dtype());
   }
 };
 
-struct MatmulTag {
+template <class Out = void> struct MatmulTag {
   template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
@@ -4573,7 +4675,7 @@ struct MatmulTag {
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of matmul have one element type");
-    using type = typename A::type;
+    using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
@@ -4588,7 +4690,7 @@ struct MatmulTag {
     labels.b[b.rank() - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return build::einsum(a.at(context.source), b, labels);
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels), a.dtype());
   }
 };
 
@@ -4596,15 +4698,24 @@ struct MatmulTag {
 
 /// A contraction by labels: `einsum<"bik,kj->bij">(x, w)`. Labels that the result lacks are summed.
 /// Errors: shape_mismatch where dims that share a label differ. Communication: none for labels of the result; over a
-/// sharded summed label the result is a partial value.
+/// sharded summed label the result is a partial value. Products of bf16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` leaves them as they are.
 template <FixedString Text, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
 }
+template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
+}
 
-/// [..., M, K] by [K, N], or by [..., K, N] of the same rank.
+/// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::MatmulTag>(Source::from(at), a, b);
+  return call<detail::MatmulTag<>>(Source::from(at), a, b);
+}
+template <Element Out, TensorOperand A, TensorOperand B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::MatmulTag<Out>>(Source::from(at), a, b);
 }
 
 }  // namespace tessera
@@ -4958,7 +5069,7 @@ struct Sum {
       using U = std::make_unsigned_t<T>;
       return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
     } else {
-      return a + b;
+      return static_cast<T>(a + b);
     }
   }
 };
@@ -4970,7 +5081,7 @@ struct Min {
   template <class T> static T apply(T a, T b) { return (a < b || a != a) ? a : b; }
 };
 
-template <class T> void load_block(T* block, const T* src, std::int64_t stride, std::int64_t count) {
+template <class A, class T> void load_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
   if (stride == 1) {
     for (std::int64_t i = 0; i < count; ++i) block[i] = src[i];
   } else {
@@ -4978,16 +5089,18 @@ template <class T> void load_block(T* block, const T* src, std::int64_t stride, 
   }
 }
 
-template <class F, class T> void combine_block(T* block, const T* src, std::int64_t stride, std::int64_t count) {
+template <class F, class A, class T>
+void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
   if (stride == 1) {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], src[i]);
+    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i]));
   } else {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], src[i * stride]);
+    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i * stride]));
   }
 }
 
-template <class F, class T> void combine_block(T* block, const T* first, const T* second, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(F::apply(block[i], first[i]), second[i]);
+template <class F, class A, class T> void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i)
+    block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
 }
 
 template <class F, class T>
@@ -5005,7 +5118,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
     // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
     // written once, and may be one of them.
     constexpr std::int64_t block_size = 512;
-    alignas(64) T block[block_size];
+    alignas(64) std::conditional_t<std::is_same_v<T, bf16>, float, T> block[block_size];
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
       const auto at = [&](const StridedSource& source) {
@@ -5031,9 +5144,9 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         }
       }
       if (step == 1) {
-        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = block[i];
+        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {
-        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = block[i];
+        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
       }
     }
   });
@@ -5062,7 +5175,7 @@ void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const S
 
 /// The same for a dtype known at run time, among those that are to be summed (`Sums`) or compared (`Extremes`). bool
 /// takes max (or) and min (and).
-/// @throws error (dtype_mismatch) for bf16, f16, a sum of bools, and dtypes in neither set.
+/// @throws error (dtype_mismatch) for f16, a sum of bools, and dtypes in neither set.
 template <DTypeSet Sums = all_dtypes, DTypeSet Extremes = all_dtypes>
 void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
                        const Shape& extents, bool accumulate = false) {
@@ -5376,7 +5489,7 @@ constexpr Op op_of(Reduction reduction) {
 /// their sources are given, whatever runs in parallel, so a result is the same bit for bit every time.
 /// Destinations overlap neither each other nor a source; but one that is its source (see `source_of`) stays as it is.
 /// Errors: `graph_invalid` for shards that do not fit each other, `dtype_mismatch` for partial values of a dtype
-/// without arithmetic (bf16, f16, sums of bool).
+/// without arithmetic (f16, sums of bool).
 class ReshardPlan {
  public:
   explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
@@ -5500,7 +5613,7 @@ class ReshardPlan {
   }
 
   void check_arithmetic() const {
-    if (type_ == DType::bf16 || type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
+    if (type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
       fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
   }
 
@@ -6307,7 +6420,7 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
                            std::source_location at = std::source_location::current()) {
   static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
   // Integers wrap as unsigned ones do; floats are rounded once, from double.
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
+  using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
   const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);
   detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [start, step](T* data, const Box& box) {
     for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i)
@@ -6767,7 +6880,7 @@ template <bool Causal> struct AttentionTag {
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
                   "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-    static_assert(std::is_floating_point_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+    static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
                       std::is_same_v<typename Q::type, typename V::type>,
                   "tessera: queries, keys and values of attention have one floating element type");
   };
@@ -6780,6 +6893,8 @@ template <bool Causal> struct AttentionTag {
     if (q.rank() != 4) fail(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     q = q.at(context.source);
     check_static_dims(q.node(), k.node(), v.node());
+    if (const DType type = q.dtype(), wide = computed_as(type); wide != type)
+      return build::cast(emit(context, build::cast(q, wide), build::cast(k, wide), build::cast(v, wide), scale), type);
     scale = build::cast(scale, q.dtype());
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned unit = 0, bit = 1;
@@ -7443,12 +7558,14 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
     set <<= x.rank() - rank;
+    const DType type = x.dtype();
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(O, x.at(context.source), set, Keep);
     if constexpr (Mean) {
       Value count = made.number(1, DType::i64);
       for (int d = 0; d < x.rank(); ++d)
         if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
-      made = made / build::cast(count, made.dtype());
+      made = build::cast(made / build::cast(count, made.dtype()), type);
     }
     return made;
   }
@@ -7507,7 +7624,8 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 namespace tessera {
 
 // Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
-// reduced with keepdims, and scales are applied before the last reduction rather than after it.
+// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are
+// computed in f32 and rounded at the end; losses stay f32.
 
 namespace build {
 
@@ -7545,23 +7663,28 @@ constexpr Value mean_of_all(Value x, int lead) {
 
 namespace detail {
 
-template <class A> inline constexpr bool floating_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
+
+/// The element type of a loss: f32 for bf16.
+template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
-    static_assert(floating_v<A>, "tessera: softmax takes float and double tensors");
+    static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors");
   };
   static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
     const int dim = D + x.rank() - Rank;
-    if constexpr (!Log) return build::softmax(x, dim);
+    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
     const Value shifted = build::shifted(x, dim);
-    return shifted - build::log_sum_exp_of_shifted(shifted, dim);
+    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
   }
 };
 
 template <class X, class... Parameters> struct NormResult : X {
-  static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float or double tensors with at least one dim");
+  static_assert(floating_v<X> && X::rank >= 1,
+                "tessera: a norm takes float, double or bf16 tensors with at least one dim");
   static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
                 "tessera: gain and bias of a norm are vectors of the element type of the tensor");
 };
@@ -7569,37 +7692,41 @@ template <class X, class... Parameters> struct NormResult : X {
 struct LayerNormTag {
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
     const int dim = x.rank() - 1;
     const Value centered = x - build::row_mean(x, dim);
     const Value variance = build::row_mean(centered * centered, dim);
-    return centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias;
+    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
   }
 };
 
 struct RmsNormTag {
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
-    x = x.at(context.source);
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype());
     const Value square = build::row_mean(x * x, x.rank() - 1);
-    return x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain;
+    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
   }
 };
 
 template <int Rank> struct CrossEntropyTag {
   template <class Logits, class Targets> struct result {
-    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float or double tensor");
+    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
     static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                   "tessera: the targets of cross_entropy are an integer tensor of class indices");
     static_assert(Targets::rank == Logits::rank - 1,
                   "tessera: the targets of cross_entropy have the dims of the logits but the last");
-    using type = typename Logits::type;
+    using type = loss_t<Logits>;
     static constexpr int rank = 0;
   };
   // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
   static constexpr Value emit(Value context, Value logits, Value targets) {
     const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
-    logits = logits.at(context.source);
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
     const Value shifted = build::shifted(logits, dim);
     const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
@@ -7613,12 +7740,13 @@ template <int Rank> struct CrossEntropyTag {
 template <int Rank> struct MseTag {
   template <class X, class Y> struct result {
     static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                  "tessera: mse takes two float or double tensors of one rank and element type");
-    using type = typename X::type;
+                  "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
+    using type = loss_t<X>;
     static constexpr int rank = 0;
   };
   static constexpr Value emit(Value context, Value x, Value y) {
-    const Value difference = x.at(context.source) - y;
+    const DType type = computed_as(x.dtype());
+    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
     return build::mean_of_all(difference * difference, difference.rank() - Rank);
   }
 };
@@ -8150,8 +8278,8 @@ template <class Leaf> constexpr Value value_of(const Leaf& leaf) {
     return leaf.placeholder();
 }
 template <class Leaf> inline constexpr bool is_parameter_v = false;
-template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = std::is_floating_point_v<T>;
-template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = std::is_floating_point_v<T>;
+template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = is_floating_v<T>;
+template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = is_floating_v<T>;
 
 /// Lists the values of the floating tensors of a traced model. Those of a Stack have the layers as their first dim.
 struct CollectParameters {
@@ -8353,7 +8481,9 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
   auto [moved, mean, square] = optim::tree_map(
       [&](auto p, auto g, auto m, auto v) {
         using S = decltype(p);
-        const optim::detail::AdamWStep& s = of[std::is_same_v<typename S::element, double>];
+        constexpr bool is_bf16 = std::is_same_v<typename S::element, bf16>;
+        const optim::detail::AdamWStep s =
+            is_bf16 ? step.as(DType::bf16) : of[std::is_same_v<typename S::element, double>];
         const Value next_m = s.beta1 * m.value + s.keep1 * g.value;
         const Value next_v = s.beta2 * v.value + s.keep2 * (g.value * g.value);
         const Value spread = build::unary(Op::sqrt, next_v) * s.inverse_root2 + s.epsilon;
@@ -10345,7 +10475,9 @@ class GraphVerifier {
       if (!found) return "a label of the result is one of an operand";
       if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
     }
-    return node.dtype == a.dtype && a.dtype == b.dtype ? Rule{} : "operands and result have one element type";
+    return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+               ? Rule{}
+               : "operands have one element type, and the result that of its products";
   }
 
   constexpr Rule check_rearrange(int id) const {
@@ -11261,11 +11393,12 @@ namespace tessera {
 
 namespace build {
 
-/// Random numbers shaped like `like`, of its element type; see RandomDraw for what a node says.
+/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node
+/// says.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
-                    .dtype = like.dtype(),
+                    .dtype = computed_as(like.dtype()),
                     .rank = like.node().rank,
                     .unit = like.node().unit,
                     .labels = draw.pack(),
@@ -11277,22 +11410,22 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 namespace detail {
 
-template <class A> inline constexpr bool draws_v = std::is_floating_point_v<typename A::type>;
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
 
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
-    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float and double tensors");
+    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
     static_assert(std::is_same_v<typename Key::type, Number>,
                   "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    return build::random(like.at(context.source), key, {Kind, Stream});
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
   }
 };
 
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
-    static_assert(draws_v<X>, "tessera: dropout takes float and double tensors");
+    static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
     static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
   };
@@ -11300,7 +11433,7 @@ template <std::uint32_t Stream> struct DropoutTag {
     x = x.at(context.source);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
     const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, x.dtype()));
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
     const Value scaled = x * scale;
     return build::select(kept, scaled, x.number(0));
   }
@@ -11747,7 +11880,7 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
   }
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
-  return node.dtype == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
+  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
 }
 
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
@@ -16785,10 +16918,12 @@ template <> struct Lanes<bool> {
 
 using Mask = Lanes<bool>;
 
-/// The type that elements of type T are computed in: integers below 32 bits are computed as int32_t and wrapped.
+/// The type that elements of type T are computed in: integers below 32 bits as int32_t, and wrapped; bf16 as float, and
+/// rounded where it is stored.
 template <class T>
-using lane_t =
-    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t, T>;
+using lane_t = std::conditional_t<
+    std::is_same_v<T, bf16>, float,
+    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t, T>>;
 
 namespace simd {
 
@@ -16902,6 +17037,18 @@ template <class T> struct Iota {
 template <class T> inline constexpr Iota<T> iota_lanes{};
 }  // namespace simd
 
+namespace simd {
+/// Floats rounded to bf16, as bits of floats, the lower half of which is to be ignored.
+TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) {
+  using Words = native<std::uint32_t, width>;
+  const Words bits = (Words)to_native<float>(x.part[0]);
+  const Words near = bits + 0x7fff + (bits >> 16 & 1);
+  // A vector comparison is all ones where it holds.
+  const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
+  return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
+}
+}  // namespace simd
+
 // ---- memory
 
 /// Reads `width` elements of T; no alignment is asked for.
@@ -16910,6 +17057,11 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
     // Any non-zero byte is true, so the bytes are read as numbers.
     const auto bytes = load(reinterpret_cast<const std::uint8_t*>(from));
     return simd::to_mask<std::int32_t>(bytes.part[0] != xsimd::batch<std::int32_t>(0));
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    simd::native<std::uint16_t, width> halves;
+    std::memcpy(&halves, from, sizeof halves);
+    const auto words = __builtin_convertvector(halves, simd::native<std::uint32_t, width>) << 16;
+    return {{simd::to_batch<float>((simd::native<float, width>)words)}};
   } else if constexpr (sizeof(T) < 4) {
     simd::native<T, width> narrow;
     std::memcpy(&narrow, from, sizeof narrow);
@@ -16929,6 +17081,9 @@ template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
     using Batch = xsimd::batch<std::int32_t>;
     const Lanes<std::int32_t> bytes{{xsimd::select(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
     store(reinterpret_cast<std::uint8_t*>(to), bytes);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
+    std::memcpy(to, &halves, sizeof halves);
   } else if constexpr (sizeof(T) < 4) {
     const auto middle =
         __builtin_convertvector(simd::to_native<std::int32_t>(x.part[0]), simd::native<std::int16_t, width>);
@@ -17053,10 +17208,12 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
   }
 }
 
-/// Brings lanes that hold elements of the narrow integer type T back into its range, modulo 2^bits.
+/// Brings lanes that hold elements of the narrow integer type T back into its range, modulo 2^bits; rounds to bf16.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, lane_t<T>>) {
     return x;
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    return {{simd::to_batch<float>((simd::native<float, width>)(simd::rounded_bf16(x) & 0xffff0000))}};
   } else {
     constexpr int shift = 32 - 8 * static_cast<int>(sizeof(T));
     using Signless = simd::native<std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, width>;
@@ -17428,6 +17585,9 @@ struct Kept {
   int pass[Fused::max_instrs]{};
 };
 
+/// Bytes of a value while it is computed with.
+constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size_of(DType::f32) : size_of(type); }
+
 /// Adds to pass `p` the element-level instructions that its exits need, in order. What an earlier pass paid a lot for
 /// is kept by that pass and read here.
 constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Kept& kept) {
@@ -17456,7 +17616,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
       if (computed->keep == Keep::no) {
         computed->keep = Keep::save;
         computed->kept_offset = schedule.kept_bytes;
-        schedule.kept_bytes = static_cast<std::uint8_t>(schedule.kept_bytes + size_of(instr.dtype));
+        schedule.kept_bytes = static_cast<std::uint8_t>(schedule.kept_bytes + lane_bytes(instr.dtype));
         schedule.saves[kept.pass[i]] = true;
       }
       step.keep = Keep::restore;
@@ -17479,8 +17639,7 @@ constexpr FusedSchedule make_schedule(const Fused& fused) {
   for (int i = 0; i < fused.instr_count; ++i) {
     const Instr& instr = fused.instrs[i];
     if (instr.phase > fused.phases) fail(errc::graph_invalid, "[fused] a value that no pass of the kernel yields");
-    if (instr.dtype == DType::bf16 || instr.dtype == DType::f16)
-      fail(errc::unsupported, "[fused] bf16 and f16 have no arithmetic");
+    if (instr.dtype == DType::f16) fail(errc::unsupported, "[fused] f16 has no arithmetic");
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1) fail(errc::graph_invalid, "[fused] a reduction exists after a pass, not before");
       const Exit exit = detail::make_reduce(fused, i, reduce_count++);
@@ -17946,6 +18105,9 @@ template <> struct ElementOf<DType::f32> {
 template <> struct ElementOf<DType::f64> {
   using type = double;
 };
+template <> struct ElementOf<DType::bf16> {
+  using type = bf16;
+};
 template <> struct ElementOf<DType::i8> {
   using type = std::int8_t;
 };
@@ -17966,7 +18128,7 @@ template <> struct ElementOf<DType::bool_> {
 };
 }  // namespace detail
 
-/// The C++ type of one element in memory; void for bf16 and f16.
+/// The C++ type of one element in memory; void for f16.
 template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
 
 }  // namespace tessera::kernels
@@ -18237,6 +18399,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   const auto& a = step.a_varies ? own : shared;
   const auto& b = step.b_varies ? own : shared;
   if constexpr (O == Op::cast) {
+    // A conversion that is asked for rounds; what is merely computed as bf16 is rounded where it is stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
   } else if constexpr (O == Op::select) {
     const auto& c = step.c_varies ? own : shared;
@@ -18371,7 +18534,7 @@ TESSERA_KERNEL_CODE_END
 namespace tessera::kernels {
 
 /// Who uses a scratch buffer. Two buffers that are alive together have two names.
-enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention };
+enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention, wide_a, wide_b };
 
 /// Raw memory that only grows.
 struct ScratchBuffer {
@@ -19710,368 +19873,6 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/kernels/gemm.hpp
-
-#ifndef TESSERA_KERNELS_GEMM_HPP
-#define TESSERA_KERNELS_GEMM_HPP
-
-namespace tessera::kernels {
-
-/// One matrix product, C = alpha A B or C += alpha A B. A is [m, k], B is [k, n], C is [m, n]; strides are in elements,
-/// of any sign and size. C overlaps neither A nor B, and no two elements of C share an address.
-template <class T> struct Gemm {
-  std::int64_t m = 0, n = 0, k = 0;
-  const T* a = nullptr;
-  std::int64_t a_row = 0, a_col = 0;
-  const T* b = nullptr;
-  std::int64_t b_row = 0, b_col = 0;
-  T* c = nullptr;
-  std::int64_t c_row = 0, c_col = 0;
-  bool accumulate = false;
-  T alpha = T(1);
-};
-
-/// C^T = alpha B^T A^T: the same product with rows and columns exchanged.
-template <class T> constexpr Gemm<T> transposed(const Gemm<T>& g) {
-  return {g.n, g.m, g.k, g.b, g.b_col, g.b_row, g.a, g.a_col, g.a_row, g.c, g.c_col, g.c_row, g.accumulate, g.alpha};
-}
-
-/// What multiplies matrices: Eigen by default, others where they are found. An implementation uses the calling thread
-/// only (callers spread tiles over threads), keeps no state between calls, and accepts every stride and zero extents.
-struct ContractionProvider {
-  ContractionProvider() = default;
-  ContractionProvider(const ContractionProvider&) = delete;
-  ContractionProvider& operator=(const ContractionProvider&) = delete;
-  virtual ~ContractionProvider() = default;
-
-  virtual std::string_view name() const = 0;
-  virtual bool supports(DType type) const { return type == DType::f32 || type == DType::f64; }
-  virtual void gemm(const Gemm<float>& g) const = 0;
-  virtual void gemm(const Gemm<double>& g) const = 0;
-};
-
-}  // namespace tessera::kernels
-
-#endif
-
-// ---- tessera/kernels/loop_gemm.hpp
-
-#ifndef TESSERA_KERNELS_LOOP_GEMM_HPP
-#define TESSERA_KERNELS_LOOP_GEMM_HPP
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// c + a b; integers wrap.
-template <class T> T multiply_add(T c, T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<U>(c) + static_cast<U>(a) * static_cast<U>(b));
-  } else {
-    return c + a * b;
-  }
-}
-
-template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
-
-/// Sum of a[i] b[i], in 32 running sums so that it vectorises without reordering permission.
-template <class T> T dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
-  constexpr std::int64_t lanes = 32;
-  T total(0);
-  std::int64_t i = 0;
-  if (a_step == 1 && b_step == 1 && count >= lanes) {
-    T sums[lanes] = {};
-    for (; i + lanes <= count; i += lanes)
-      for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] = multiply_add(sums[lane], a[i + lane], b[i + lane]);
-    for (std::int64_t width = lanes / 2; width > 0; width /= 2)
-      for (std::int64_t lane = 0; lane < width; ++lane) sums[lane] = multiply_add(sums[lane], sums[lane + width], T(1));
-    total = sums[0];
-  }
-  for (; i < count; ++i) total = multiply_add(total, a[i * a_step], b[i * b_step]);
-  return total;
-}
-
-}  // namespace detail
-
-/// The product by plain loops over blocks that fit in the first-level cache, for types that providers lack.
-/// Integers wrap around.
-template <class T> void loop_gemm(const Gemm<T>& given) {
-  const Gemm<T> g = given.c_col != 1 && given.c_row == 1 ? transposed(given) : given;
-  constexpr std::int64_t k_block = 32, n_block = 128;
-  T b[k_block * n_block], row[n_block];
-  if (g.k == 0 && !g.accumulate) {
-    for (std::int64_t i = 0; i < g.m; ++i)
-      for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = T(0);
-  }
-  for (std::int64_t j0 = 0; j0 < g.n; j0 += n_block) {
-    const std::int64_t cols = std::min(n_block, g.n - j0);
-    for (std::int64_t k0 = 0; k0 < g.k; k0 += k_block) {
-      const std::int64_t depth = std::min(k_block, g.k - k0);
-      const bool add = g.accumulate || k0 > 0;
-      for (std::int64_t k = 0; k < depth; ++k)
-        for (std::int64_t j = 0; j < cols; ++j)
-          b[k * n_block + j] = detail::scale(g.b[(k0 + k) * g.b_row + (j0 + j) * g.b_col], g.alpha);
-      for (std::int64_t i = 0; i < g.m; ++i) {
-        T* c = g.c + i * g.c_row + j0 * g.c_col;
-        const T* a = g.a + i * g.a_row + k0 * g.a_col;
-        for (std::int64_t j = 0; j < cols; ++j) row[j] = add ? c[j * g.c_col] : T(0);
-        for (std::int64_t k = 0; k < depth; ++k) {
-          const T value = a[k * g.a_col];
-          for (std::int64_t j = 0; j < cols; ++j) row[j] = detail::multiply_add(row[j], value, b[k * n_block + j]);
-        }
-        for (std::int64_t j = 0; j < cols; ++j) c[j * g.c_col] = row[j];
-      }
-    }
-  }
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/contraction_loops.hpp
-
-#ifndef TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
-#define TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
-
-namespace tessera::kernels::inline TESSERA_ISA::detail {
-
-/// One loop of a contraction: its extent, and the stride of each tensor along it, zero where a tensor lacks it.
-struct ContractionDim {
-  std::int64_t extent = 1;
-  std::int64_t a = 0, b = 0, out = 0;
-  std::int8_t out_dim = -1;  ///< the dim of out it walks; negative when it is summed over
-
-  /// Whether one step of this loop is a whole run of `inner` in every tensor, so that the two are one loop.
-  constexpr bool steps_over(const ContractionDim& inner) const {
-    return a == inner.a * inner.extent && b == inner.b * inner.extent && out == inner.out * inner.extent;
-  }
-  friend constexpr bool operator==(const ContractionDim&, const ContractionDim&) = default;
-};
-
-using ContractionDims = InlineVector<ContractionDim, 3 * max_rank>;
-
-/// Some dims of the output in the order they are walked, outermost first, cut into blocks. Every block is a box: it has
-/// one index of the dims outside the one that is cut, a range of that one, and all of those inside.
-struct BlockAxis {
-  /// A block, as indices of the dims walked in row-major order.
-  struct Range {
-    std::int64_t begin = 0, count = 1;
-  };
-
-  ContractionDims dims;
-
-  constexpr void push_inside(const ContractionDim& dim) { dims.push_back(dim); }
-  constexpr void push_outside(const ContractionDim& dim) { dims.insert(0, dim); }
-  constexpr bool has(std::int8_t out_dim) const {
-    for (const ContractionDim& dim : dims)
-      if (dim.out_dim == out_dim) return true;
-    return false;
-  }
-  /// Places a dim so that the strides of out descend.
-  constexpr void insert_by_out_stride(const ContractionDim& dim) {
-    const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
-    std::size_t at = dims.size();
-    while (at > 0 && far(dims[at - 1].out) < far(dim.out)) --at;
-    dims.insert(at, dim);
-  }
-  constexpr std::int64_t volume() const {
-    std::int64_t product = 1;
-    for (const ContractionDim& dim : dims) product *= dim.extent;
-    return product;
-  }
-  /// The dims as one; only for those that step over one another.
-  constexpr ContractionDim fused() const {
-    if (dims.empty()) return {};
-    ContractionDim dim = dims.back();
-    dim.extent = volume();
-    return dim;
-  }
-
-  /// Cuts into blocks of about `target` indices. The dim of out numbered `whole` stays in one piece, negative for none.
-  constexpr void cut(std::int64_t target, int whole) {
-    level_ = 0, inner_ = chunk_ = parts_ = outer_ = 1;
-    if (volume() == 0) {
-      outer_ = 0;
-      return;
-    }
-    std::size_t kept = dims.size();
-    for (std::size_t d = 0; d < dims.size(); ++d)
-      if (whole >= 0 && dims[d].out_dim == whole) kept = d;
-    for (std::size_t d = dims.size(); d-- > 0;) {
-      const std::int64_t extent = dims[d].extent;
-      level_ = d;
-      chunk_ = extent;
-      if (d < kept && 2 * inner_ * extent > 3 * target) {
-        const std::int64_t blocks = std::clamp((inner_ * extent + target / 2) / target, std::int64_t(1), extent);
-        chunk_ = (extent + blocks - 1) / blocks;
-        // Whole tiles in all blocks but the last.
-        if (inner_ == 1 && chunk_ > 32) chunk_ = std::min((chunk_ + 31) / 32 * 32, extent);
-        break;
-      }
-      if (d > 0) inner_ *= extent;
-    }
-    if (dims.empty()) return;
-    parts_ = (dims[level_].extent + chunk_ - 1) / chunk_;
-    for (std::size_t d = 0; d < level_; ++d) outer_ *= dims[d].extent;
-  }
-
-  constexpr std::int64_t blocks() const { return outer_ * parts_; }
-  constexpr std::int64_t block_size() const { return chunk_ * inner_; }
-  constexpr Range range(std::int64_t block) const {
-    if (dims.empty()) return {0, 1};
-    const std::int64_t extent = dims[level_].extent, first = block % parts_ * chunk_;
-    return {(block / parts_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
-  }
-
-  /// Calls f(dim, begin, count) for every dim, with the part of it that the block covers.
-  template <class F> constexpr void for_each_dim(Range range, F f) const {
-    std::int64_t begin = range.begin, count = range.count;
-    for (std::size_t d = dims.size(); d-- > 0;) {
-      const std::int64_t extent = dims[d].extent;
-      const std::int64_t covered = d > level_ ? extent : d == level_ ? count : 1;
-      f(dims[d], begin % extent, covered);
-      begin /= extent;
-      if (d > level_) count /= extent;
-    }
-  }
-
-  /// Calls f(range) for parts of `range` that are boxes, in order: the fewest there are, at most two a dim.
-  template <class F> constexpr void for_each_box(Range range, F f) const {
-    while (range.count > 0) {
-      std::int64_t taken = 1, inner = 1;
-      for (std::size_t d = dims.size(); d-- > 0 && range.begin % inner == 0 && range.count >= inner;) {
-        const std::int64_t index = range.begin / inner % dims[d].extent;
-        taken = std::min(range.count / inner, dims[d].extent - index) * inner;
-        inner *= dims[d].extent;
-      }
-      f(Range{range.begin, taken});
-      range.begin += taken, range.count -= taken;
-    }
-  }
-
-  /// As for_each_dim, for a range that for_each_box gave.
-  template <class F> constexpr void for_each_dim_of_box(Range box, F f) const {
-    std::int64_t inner = 1;
-    for (std::size_t d = dims.size(); d-- > 0;) {
-      const std::int64_t extent = dims[d].extent;
-      f(dims[d], box.begin / inner % extent, std::clamp(box.count / inner, std::int64_t(1), extent));
-      inner *= extent;
-    }
-  }
-
- private:
-  std::size_t level_ = 0;   // the dim that is cut
-  std::int64_t inner_ = 1;  // volume of the dims inside it
-  std::int64_t chunk_ = 1;  // indices of it in a block
-  std::int64_t parts_ = 1;  // blocks along it
-  std::int64_t outer_ = 1;  // volume of the dims outside it
-};
-
-/// The offsets of all tensors at one position of nested loops, in row-major order.
-struct DimCounter {
-  std::int64_t a = 0, b = 0, out = 0;
-
-  DimCounter(const ContractionDims& dims, std::int64_t begin) : dims_(dims) {
-    for (std::size_t d = dims.size(); d-- > 0 && begin > 0;) {
-      index_[d] = begin % dims[d].extent;
-      begin /= dims[d].extent;
-      move(d, index_[d]);
-    }
-  }
-  void next() {
-    for (std::size_t d = dims_.size(); d-- > 0;) {
-      move(d, 1);
-      if (++index_[d] < dims_[d].extent) return;
-      move(d, -dims_[d].extent);
-      index_[d] = 0;
-    }
-  }
-
- private:
-  void move(std::size_t d, std::int64_t steps) {
-    a += steps * dims_[d].a;
-    b += steps * dims_[d].b;
-    out += steps * dims_[d].out;
-  }
-  const ContractionDims& dims_;
-  std::int64_t index_[ContractionDims::capacity()] = {};
-};
-
-/// c (+)= alpha a b along one loop.
-template <bool Add, class T> void contraction_row(const ContractionDim& dim, const T* a, const T* b, T* c, T alpha) {
-  const std::int64_t count = dim.extent;
-  const auto store = [](T& to, T value) {
-    if constexpr (Add) {
-      to = multiply_add(to, value, T(1));
-    } else {
-      to = value;
-    }
-  };
-  if (dim.out == 0) {
-    const T value = scale(dot(a, dim.a, b, dim.b, count), alpha);
-    store(*c, value);
-  } else if (dim.out == 1 && dim.a == 1 && dim.b == 1) {
-    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale(scale(a[i], alpha), b[i]));
-  } else if (dim.out == 1 && dim.a == 1 && dim.b == 0) {
-    const T factor = scale(*b, alpha);
-    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale(a[i], factor));
-  } else if (dim.out == 1 && dim.a == 0 && dim.b == 1) {
-    const T factor = scale(*a, alpha);
-    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale(b[i], factor));
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) store(c[i * dim.out], scale(scale(a[i * dim.a], alpha), b[i * dim.b]));
-  }
-}
-
-template <class T> void contraction_zero(const ContractionDims& dims, T* out) {
-  Shape extents;
-  Strides strides;
-  for (const ContractionDim& dim : dims) {
-    extents.push_back(dim.extent);
-    strides.push_back(dim.out);
-  }
-  strided_fill_zero(out, strides, extents, sizeof(T));
-}
-
-/// A contraction by plain loops: the innermost along the dim that is contiguous in most tensors, sums just outside it,
-/// where the row of out they add to stays in cache. With sums among `dims`, `accumulate` holds.
-template <class T>
-void contraction_loops(ContractionDims dims, const T* a, const T* b, T* out, bool accumulate, T alpha) {
-  const auto merit = [](const ContractionDim& dim) {
-    const auto of = [](std::int64_t stride) { return stride == 1 ? 2 : stride == 0 ? 1 : 0; };
-    return (of(dim.a) + of(dim.b) + of(dim.out)) * std::min<std::int64_t>(dim.extent, 32);
-  };
-  const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
-  ContractionDim inner;
-  if (!dims.empty()) {
-    std::size_t best = 0;
-    for (std::size_t d = 0; d < dims.size(); ++d) {
-      if (dims[d].extent == 0) return;
-      if (merit(dims[d]) > merit(dims[best])) best = d;
-    }
-    inner = dims[best];
-    dims.erase(best);
-    std::stable_sort(dims.begin(), dims.end(),
-                     [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
-  }
-  std::int64_t rows = 1;
-  for (const ContractionDim& dim : dims) rows *= dim.extent;
-  DimCounter position(dims, 0);
-  for (std::int64_t i = 0; i < rows; ++i, position.next()) {
-    if (accumulate) {
-      contraction_row<true>(inner, a + position.a, b + position.b, out + position.out, alpha);
-    } else {
-      contraction_row<false>(inner, a + position.a, b + position.b, out + position.out, alpha);
-    }
-  }
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA::detail
-
-#endif
-
 // ---- tessera/kernels/cpu.hpp
 
 #ifndef TESSERA_KERNELS_CPU_HPP
@@ -20080,15 +19881,18 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, T* out, boo
 #if defined(__linux__)
 #include <unistd.h>
 #endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace tessera::kernels {
 
 /// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
-enum class CpuLevel : std::uint8_t { portable, avx2, avx512 };
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
 
-/// "portable", "avx2", "avx512".
+/// "portable", "avx2", "avx512", "amx".
 constexpr std::string_view name_of(CpuLevel level) {
-  constexpr std::array<std::string_view, 3> names = {"portable", "avx2", "avx512"};
+  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
   return names[static_cast<std::size_t>(level)];
 }
 
@@ -20098,10 +19902,25 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
+#if defined(__x86_64__)
+/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
+/// for them: bf16_level() does, when the first such product runs.
+inline bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & state) == state;
+}
+#endif
+
 inline CpuLevel detect_cpu() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
-  return __builtin_cpu_supports("avx512f") ? CpuLevel::avx512 : CpuLevel::avx2;
+  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
+  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
 #else
   return CpuLevel::portable;
 #endif
@@ -20110,9 +19929,9 @@ inline CpuLevel detect_cpu() {
 /// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
 inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   if (wanted == nullptr || *wanted == '\0') return has;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512})
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
     if (name_of(level) == wanted) return level < has ? level : has;
-  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512");
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
 }
 
 /// Bytes of a core's second-level cache, or a usual size where the system does not tell.
@@ -20127,11 +19946,108 @@ inline std::int64_t second_level_cache() {
 }  // namespace detail
 
 /// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
-/// portable, avx2, avx512, for tests and comparisons. Errors: errc::option for any other value.
+/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
   static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
   return level;
 }
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/amx.hpp
+
+#ifndef TESSERA_KERNELS_AMX_HPP
+#define TESSERA_KERNELS_AMX_HPP
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig,
+// and no flag of the program is needed this way.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Asks Linux for the matrix registers, once for the process. Memory for them is added to each thread that uses them.
+inline bool ask_for_amx() {
+#if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace detail
+
+/// The level of the kernels that multiply bf16. It asks the system for AMX at the first call, and is one lower where it
+/// refuses.
+inline CpuLevel bf16_level() {
+  static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
+  return level;
+}
+
+namespace detail {
+
+/// Elements along k that one instruction multiplies, and rows and columns of a block of C.
+inline constexpr std::int64_t amx_step = 32, amx_block = 32;
+
+#if defined(__x86_64__)
+/// The matrix registers while a product runs: eight of 16 rows of 64 bytes.
+class AmxRegisters {
+ public:
+  AmxRegisters() {
+    struct alignas(64) {
+      std::uint8_t palette = 1, start = 0, reserved[14]{};
+      std::uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+    } const shape;
+    asm volatile("ldtilecfg %0" : : "m"(shape));
+  }
+  AmxRegisters(const AmxRegisters&) = delete;
+  AmxRegisters& operator=(const AmxRegisters&) = delete;
+  ~AmxRegisters() { asm volatile("tilerelease"); }
+};
+
+/// A block of 32 x 32 of C (+)= A B. Every step along k has two KiB of A and of B: rows (columns) 0 to 15, then the
+/// others. A step of A is row after row, one of B pair of rows after pair of rows, the two elements of a column
+/// together.
+__attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
+                                                                      float* c, std::int64_t c_row, bool accumulate) {
+  const std::int64_t line = 64, row = c_row * 4;
+  float* const below = c + 16 * c_row;
+  if (accumulate)
+    asm volatile(
+        "tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
+        "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
+        :
+        : "r"(c), "r"(below), "r"(row)
+        : "memory");
+  else
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
+  for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
+    asm volatile(
+        "tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
+        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+        "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
+        "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+        :
+        : "r"(a), "r"(b), "r"(line)
+        : "memory");
+  asm volatile(
+      "tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
+      "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
+      :
+      : "r"(c), "r"(below), "r"(row)
+      : "memory");
+}
+#endif
+
+}  // namespace detail
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 
@@ -20320,6 +20236,214 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
+// ---- tessera/kernels/bf16_pack.hpp
+
+#ifndef TESSERA_KERNELS_BF16_PACK_HPP
+#define TESSERA_KERNELS_BF16_PACK_HPP
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// How bf16 operands come to lie for kernels: in the shape of matrix registers, or widened to float.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// A matrix of floats, row-major without gaps, from one of bf16.
+inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols,
+                         float* to) {
+  // Along what is contiguous, in blocks where that is not the rows.
+  if (col == 1 || row != 1) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
+    return;
+  }
+  constexpr std::int64_t block = 16;
+  for (std::int64_t j0 = 0; j0 < cols; j0 += block)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = j0; j < std::min(j0 + block, cols); ++j) to[i * cols + j] = from[i + j * col];
+}
+
+#if defined(__x86_64__)
+#define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
+#define TESSERA_TARGET_INLINE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) inline
+
+/// 16 rows of 16 pairs, transposed. Indices are constants once the loops are unrolled.
+TESSERA_TARGET_INLINE void transpose_pairs(__m512i (&x)[16]) {
+  __m512i y[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 8; ++i) {
+    y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+    y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; ++i) {
+    x[4 * i] = _mm512_unpacklo_epi64(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 1] = _mm512_unpackhi_epi64(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 2] = _mm512_unpacklo_epi64(y[4 * i + 1], y[4 * i + 3]);
+    x[4 * i + 3] = _mm512_unpackhi_epi64(y[4 * i + 1], y[4 * i + 3]);
+  }
+  // Lane c of x[4 q + p] holds column 4 c + p of rows 4 q to 4 q + 3.
+#pragma GCC unroll 16
+  for (int p = 0; p < 4; ++p) {
+    const __m512i low = _mm512_shuffle_i32x4(x[p], x[4 + p], 0x88),
+                  high = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0x88);
+    const __m512i low_odd = _mm512_shuffle_i32x4(x[p], x[4 + p], 0xdd);
+    const __m512i high_odd = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0xdd);
+    y[p] = _mm512_shuffle_i32x4(low, high, 0x88);
+    y[8 + p] = _mm512_shuffle_i32x4(low, high, 0xdd);
+    y[4 + p] = _mm512_shuffle_i32x4(low_odd, high_odd, 0x88);
+    y[12 + p] = _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) x[i] = y[i];
+}
+
+TESSERA_TARGET_INLINE __mmask32 first_of(std::int64_t count) {
+  return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1;
+}
+
+/// One step of 16 lanes that are contiguous along k: 16 rows of 16 pairs.
+TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane, std::int64_t lanes, std::int64_t steps,
+                                            __m512i (&x)[16]) {
+  const __mmask32 mask = first_of(steps);
+#pragma GCC unroll 16
+  for (int l = 0; l < 16; ++l)
+    x[l] = l < lanes ? _mm512_maskz_loadu_epi16(mask, from + l * lane) : _mm512_setzero_si512();
+}
+
+/// The same of lanes that lie side by side: 16 pairs of 16 lanes, and as many of the next 16.
+TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
+                                             std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
+  const __mmask32 mask = first_of(lanes);
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+#pragma GCC unroll 16
+  for (int p = 0; p < 16; ++p) {
+    const __m512i even = 2 * p < steps ? _mm512_maskz_loadu_epi16(mask, from + 2 * p * step) : _mm512_setzero_si512();
+    const __m512i odd =
+        2 * p + 1 < steps ? _mm512_maskz_loadu_epi16(mask, from + (2 * p + 1) * step) : _mm512_setzero_si512();
+    x[p] = _mm512_permutex2var_epi16(even, low, odd);
+    next[p] = _mm512_permutex2var_epi16(even, high, odd);
+  }
+}
+
+TESSERA_TARGET_INLINE void store_tile(const __m512i (&x)[16], bf16* to) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, x[i]);
+}
+
+/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads: of A with a row for
+/// each lane, of B with a row for each pair of elements. What is missing is zero.
+template <bool PairRows>
+TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
+  __m512i x[16], next[16];
+  if (from.lane == 1 && from.step != 1) {
+    load_across_steps(from.data, from.step, lanes, steps, x, next);
+    if constexpr (!PairRows) {
+      transpose_pairs(x);
+      store_tile(x, to);
+      transpose_pairs(next);
+      return store_tile(next, to + 16 * amx_step);
+    }
+    store_tile(x, to);
+    return store_tile(next, to + 16 * amx_step);
+  }
+  alignas(64) bf16 gathered[amx_block * amx_step];
+  const bf16* data = from.data;
+  std::int64_t lane = from.lane;
+  if (from.step != 1) {
+    for (std::int64_t l = 0; l < lanes; ++l)
+      for (std::int64_t s = 0; s < steps; ++s) gathered[l * amx_step + s] = data[l * lane + s * from.step];
+    data = gathered, lane = amx_step;
+  }
+#pragma GCC unroll 1
+  for (int half = 0; half < 2; ++half) {
+    load_along_steps(data + 16 * half * lane, lane, lanes - 16 * half, steps, x);
+    if constexpr (PairRows) transpose_pairs(x);
+    store_tile(x, to + half * 16 * amx_step);
+  }
+}
+
+#undef TESSERA_TARGET_INLINE
+#undef TESSERA_TARGET
+
+/// Packs `lanes` lanes of `depth` elements into panels of 32 lanes, one after the other, each step after step.
+template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+  const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
+  // Lanes that are contiguous are read from end to end before the next ones.
+  const auto pack = [&](std::int64_t l, std::int64_t k) {
+    amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
+                            std::min(amx_block, lanes - l), std::min(amx_step, depth - k),
+                            to + l / amx_block * panel + k * amx_block);
+  };
+  if (from.lane == 1) {
+    for (std::int64_t k = 0; k < depth; k += amx_step)
+      for (std::int64_t l = 0; l < lanes; l += amx_block) pack(l, k);
+  } else {
+    for (std::int64_t l = 0; l < lanes; l += amx_block)
+      for (std::int64_t k = 0; k < depth; k += amx_step) pack(l, k);
+  }
+}
+#endif
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/gemm.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_HPP
+
+namespace tessera::kernels {
+
+/// What products of T are summed in and stored as: T itself, and float for bf16.
+template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+
+/// One matrix product, C = alpha A B or C += alpha A B. A is [m, k], B is [k, n], C is [m, n]; strides are in elements,
+/// of any sign and size. C overlaps neither A nor B, and no two elements of C share an address.
+template <class T> struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;
+  std::int64_t a_row = 0, a_col = 0;
+  const T* b = nullptr;
+  std::int64_t b_row = 0, b_col = 0;
+  product_t<T>* c = nullptr;
+  std::int64_t c_row = 0, c_col = 0;
+  bool accumulate = false;
+  product_t<T> alpha = product_t<T>(1);
+};
+
+/// C^T = alpha B^T A^T: the same product with rows and columns exchanged.
+template <class T> constexpr Gemm<T> transposed(const Gemm<T>& g) {
+  return {g.n, g.m, g.k, g.b, g.b_col, g.b_row, g.a, g.a_col, g.a_row, g.c, g.c_col, g.c_row, g.accumulate, g.alpha};
+}
+
+/// What multiplies matrices: Eigen by default, others where they are found. An implementation uses the calling thread
+/// only (callers spread tiles over threads), keeps no state between calls, and accepts every stride and zero extents.
+struct ContractionProvider {
+  ContractionProvider() = default;
+  ContractionProvider(const ContractionProvider&) = delete;
+  ContractionProvider& operator=(const ContractionProvider&) = delete;
+  virtual ~ContractionProvider() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual bool supports(DType type) const { return type == DType::f32 || type == DType::f64; }
+  virtual void gemm(const Gemm<float>& g) const = 0;
+  virtual void gemm(const Gemm<double>& g) const = 0;
+};
+
+}  // namespace tessera::kernels
+
+#endif
+
 // ---- tessera/kernels/gemm_tiles.hpp
 
 #ifndef TESSERA_KERNELS_GEMM_TILES_HPP
@@ -20489,6 +20613,86 @@ template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
 
 #endif
 
+// ---- tessera/kernels/loop_gemm.hpp
+
+#ifndef TESSERA_KERNELS_LOOP_GEMM_HPP
+#define TESSERA_KERNELS_LOOP_GEMM_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// c + a b; integers wrap.
+template <class T> T multiply_add(T c, T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(c) + static_cast<U>(a) * static_cast<U>(b));
+  } else {
+    return c + a * b;
+  }
+}
+
+template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
+
+/// Sum of a[i] b[i], in 32 running sums so that it vectorises without reordering permission.
+template <class T>
+product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+  using R = product_t<T>;
+  constexpr std::int64_t lanes = 32;
+  R total(0);
+  std::int64_t i = 0;
+  if (a_step == 1 && b_step == 1 && count >= lanes) {
+    R sums[lanes] = {};
+    for (; i + lanes <= count; i += lanes)
+      for (std::int64_t lane = 0; lane < lanes; ++lane)
+        sums[lane] = multiply_add<R>(sums[lane], a[i + lane], b[i + lane]);
+    for (std::int64_t width = lanes / 2; width > 0; width /= 2)
+      for (std::int64_t lane = 0; lane < width; ++lane)
+        sums[lane] = multiply_add<R>(sums[lane], sums[lane + width], R(1));
+    total = sums[0];
+  }
+  for (; i < count; ++i) total = multiply_add<R>(total, a[i * a_step], b[i * b_step]);
+  return total;
+}
+
+}  // namespace detail
+
+/// The product by plain loops over blocks that fit in the first-level cache, for types that providers lack.
+/// Integers wrap around.
+template <class T> void loop_gemm(const Gemm<T>& given) {
+  const Gemm<T> g = given.c_col != 1 && given.c_row == 1 ? transposed(given) : given;
+  constexpr std::int64_t k_block = 32, n_block = 128;
+  T b[k_block * n_block], row[n_block];
+  if (g.k == 0 && !g.accumulate) {
+    for (std::int64_t i = 0; i < g.m; ++i)
+      for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = T(0);
+  }
+  for (std::int64_t j0 = 0; j0 < g.n; j0 += n_block) {
+    const std::int64_t cols = std::min(n_block, g.n - j0);
+    for (std::int64_t k0 = 0; k0 < g.k; k0 += k_block) {
+      const std::int64_t depth = std::min(k_block, g.k - k0);
+      const bool add = g.accumulate || k0 > 0;
+      for (std::int64_t k = 0; k < depth; ++k)
+        for (std::int64_t j = 0; j < cols; ++j)
+          b[k * n_block + j] = detail::scale(g.b[(k0 + k) * g.b_row + (j0 + j) * g.b_col], g.alpha);
+      for (std::int64_t i = 0; i < g.m; ++i) {
+        T* c = g.c + i * g.c_row + j0 * g.c_col;
+        const T* a = g.a + i * g.a_row + k0 * g.a_col;
+        for (std::int64_t j = 0; j < cols; ++j) row[j] = add ? c[j * g.c_col] : T(0);
+        for (std::int64_t k = 0; k < depth; ++k) {
+          const T value = a[k * g.a_col];
+          for (std::int64_t j = 0; j < cols; ++j) row[j] = detail::multiply_add(row[j], value, b[k * n_block + j]);
+        }
+        for (std::int64_t j = 0; j < cols; ++j) c[j * g.c_col] = row[j];
+      }
+    }
+  }
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/kernels/matrix_vector.hpp
 
 #ifndef TESSERA_KERNELS_MATRIX_VECTOR_HPP
@@ -20583,6 +20787,7 @@ struct FinishedRows {
 struct PackedLayout {
   std::int64_t rows = 0, cols = 0;
   std::int64_t depth = 0, width = 0;
+  std::int64_t padding = 0;  ///< rows at the end that the matrix lacks, zeros
 
   constexpr std::int64_t panels() const { return (cols + width - 1) / width; }
   constexpr std::int64_t blocks() const { return (rows + depth - 1) / depth; }
@@ -20594,6 +20799,9 @@ struct PackedLayout {
     return block * depth * panels() * width + panel * block_rows(block) * width;
   }
 };
+
+/// The level of the kernels that multiply T.
+template <class T> CpuLevel product_level() { return cpu_level(); }
 
 namespace detail {
 
@@ -20704,7 +20912,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
 }  // namespace detail
 
 /// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
-template <class T> PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = cpu_level()) {
+template <class T>
+PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
   return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
           detail::gemm_kernels<T>(level).cols};
 }
@@ -20713,7 +20922,7 @@ template <class T> PackedLayout packed_layout(std::int64_t rows, std::int64_t co
 /// may be packed at the same time.
 template <class T>
 void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
-                 std::int64_t count, T* packed, CpuLevel level = cpu_level()) {
+                 std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
   const detail::GemmKernels<T>& kernels = detail::gemm_kernels<T>(level);
   const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
   for (std::int64_t block = 0; block < layout.blocks(); ++block)
@@ -20725,7 +20934,7 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// C may have any strides, though it is at its best with contiguous rows.
 template <class T>
 void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
-                 CpuLevel level = cpu_level()) {
+                 CpuLevel level = product_level<T>()) {
   using namespace detail;
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
@@ -20753,7 +20962,8 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
 }
 
 /// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
-template <class T> void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = cpu_level()) {
+template <class T>
+void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
   using namespace detail;
   if (thin_gemm(given)) return finished(0, given.m);
   // Tiles are vectors along the rows of C.
@@ -20792,6 +21002,421 @@ template <class T> void packed_gemm(const Gemm<T>& given, FinishedRows finished 
 
 #endif
 
+// ---- tessera/kernels/bf16_gemm.hpp
+
+#ifndef TESSERA_KERNELS_BF16_GEMM_HPP
+#define TESSERA_KERNELS_BF16_GEMM_HPP
+
+// Products of bf16, summed in float. In AMX registers where the processor has them; else operands are widened, a part
+// at a time, and multiplied by the kernels of float. Every path rounds nowhere but in its sums.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+#if defined(__x86_64__)
+/// Elements along k of a panel of B: 32 KiB, which the first-level cache keeps while all rows of a block of A pass.
+inline constexpr std::int64_t amx_depth = 512;
+/// Rows of A that are packed together, for the second-level cache.
+inline constexpr std::int64_t amx_rows = 256;
+
+/// C (+)= alpha A B for one block of k and at most amx_rows rows, A and B packed.
+inline void amx_gemm_block(const Gemm<bf16>& g, const bf16* a, const bf16* b, std::int64_t b_panel) {
+  alignas(64) float buffer[amx_block * amx_block];
+  const std::int64_t steps = (g.k + amx_step - 1) / amx_step;
+  for (std::int64_t j = 0; j < g.n; j += amx_block, b += b_panel) {
+    const std::int64_t cols = std::min(amx_block, g.n - j);
+    for (std::int64_t i = 0; i < g.m; i += amx_block) {
+      const std::int64_t rows = std::min(amx_block, g.m - i);
+      const bf16* panel = a + i * steps * amx_step;
+      float* c = g.c + i * g.c_row + j * g.c_col;
+      if (rows == amx_block && cols == amx_block && g.c_col == 1 && g.alpha == 1) {
+        amx_multiply(panel, b, steps, c, g.c_row, g.accumulate);
+        continue;
+      }
+      amx_multiply(panel, b, steps, buffer, amx_block, false);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t s = 0; s < cols; ++s) {
+          float& to = c[r * g.c_row + s * g.c_col];
+          const float value = g.alpha * buffer[r * amx_block + s];
+          to = g.accumulate ? to + value : value;
+        }
+    }
+  }
+}
+
+/// C (+)= alpha A B with B packed.
+inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished) {
+  const AmxRegisters registers;
+  bf16* a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>((amx_rows + amx_block) * layout.depth));
+  for (std::int64_t row = 0; row < g.m; row += amx_rows) {
+    Gemm<bf16> part = g;
+    part.m = std::min(amx_rows, g.m - row);
+    part.c += row * g.c_row;
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t first = block * layout.depth;
+      part.k = std::min(layout.depth, g.k - first);
+      part.accumulate = g.accumulate || block > 0;
+      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, part.m, part.k, a);
+      amx_gemm_block(part, a, packed + layout.offset(block, 0), layout.block_rows(block) * layout.width);
+    }
+    finished(row, part.m);
+  }
+}
+#endif
+
+/// C (+)= alpha A B with B packed as floats: some rows of A at a time are widened.
+inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
+                         CpuLevel level) {
+  constexpr std::int64_t together = 112;
+  float* a = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(std::min(together, g.m) * g.k));
+  for (std::int64_t row = 0; row < g.m; row += together) {
+    const std::int64_t rows = std::min(together, g.m - row);
+    widen_matrix(g.a + row * g.a_row, g.a_row, g.a_col, rows, g.k, a);
+    packed_gemm(Gemm<float>{rows, g.n, g.k, a, g.k, 1, nullptr, 0, 0, g.c + row * g.c_row, g.c_row, g.c_col,
+                            g.accumulate, g.alpha},
+                layout, packed, {}, level);
+    finished(row, rows);
+  }
+}
+
+/// Zeros, where nothing is summed.
+inline void empty_gemm(const Gemm<bf16>& g) {
+  if (g.accumulate) return;
+  for (std::int64_t i = 0; i < g.m; ++i)
+    for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = 0;
+}
+
+}  // namespace detail
+
+template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
+
+/// As of floats, but in AMX registers: then panels are rounded up to what a register multiplies at once, and hold bf16.
+/// Without AMX a packed matrix holds floats.
+template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) {
+    using namespace detail;
+    const std::int64_t padded = (rows + amx_step - 1) / amx_step * amx_step;
+    return {padded, cols, std::max(equal_parts(rows, amx_depth, amx_step), amx_step), amx_block, padded - rows};
+  }
+#endif
+  return packed_layout<float>(rows, cols, level);
+}
+
+/// Elements of T that a packed matrix has room for.
+template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
+  return layout.size();
+}
+template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
+  return level >= CpuLevel::amx ? layout.size() : 2 * layout.size();
+}
+
+inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
+                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
+  const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) {
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t row = block * layout.depth;
+      detail::amx_pack<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
+                             std::min(layout.depth, layout.rows - layout.padding - row),
+                             packed + layout.offset(block, first));
+    }
+    return;
+  }
+#endif
+  if (layout.rows == 0) return;
+  // Each panel is widened by itself, as a matrix of its own.
+  float* wide = thread_scratch<Scratch::wide_b, float>(static_cast<std::size_t>(layout.depth * cols));
+  for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+    const std::int64_t row = block * layout.depth, rows = layout.block_rows(block);
+    detail::widen_matrix(b + row * b_row + col * b_col, b_row, b_col, rows, cols, wide);
+    detail::pack_panels<float>(detail::gemm_kernels<float>(level).pack_steps, {wide, 1, cols}, cols, rows, layout.width,
+                               reinterpret_cast<float*>(packed) + layout.offset(block, first));
+  }
+}
+
+inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
+                        CpuLevel level = bf16_level()) {
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    detail::empty_gemm(g);
+    return finished(0, g.m);
+  }
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished);
+#endif
+  detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level);
+}
+
+inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level()) {
+  const bool turned = given.c_col != 1 && given.c_row == 1;
+  const Gemm<bf16> g = turned ? transposed(given) : given;
+  if (g.m == 0 || g.n == 0) return;
+  constexpr std::int64_t most_cols = 512;
+  for (std::int64_t col = 0; col < g.n; col += most_cols) {
+    Gemm<bf16> part = g;
+    part.n = std::min(most_cols, g.n - col);
+    part.b += col * g.b_col;
+    part.c += col * g.c_col;
+    const PackedLayout layout = packed_layout<bf16>(g.k, part.n, level);
+    bf16* packed = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(packed_room<bf16>(layout, level)));
+    pack_matrix(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
+    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level);
+  }
+  if (turned) finished(0, given.m);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/contraction_loops.hpp
+
+#ifndef TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
+#define TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA::detail {
+
+/// One loop of a contraction: its extent, and the stride of each tensor along it, zero where a tensor lacks it.
+struct ContractionDim {
+  std::int64_t extent = 1;
+  std::int64_t a = 0, b = 0, out = 0;
+  std::int8_t out_dim = -1;  ///< the dim of out it walks; negative when it is summed over
+
+  /// Whether one step of this loop is a whole run of `inner` in every tensor, so that the two are one loop.
+  constexpr bool steps_over(const ContractionDim& inner) const {
+    return a == inner.a * inner.extent && b == inner.b * inner.extent && out == inner.out * inner.extent;
+  }
+  friend constexpr bool operator==(const ContractionDim&, const ContractionDim&) = default;
+};
+
+using ContractionDims = InlineVector<ContractionDim, 3 * max_rank>;
+
+/// Some dims of the output in the order they are walked, outermost first, cut into blocks. Every block is a box: it has
+/// one index of the dims outside the one that is cut, a range of that one, and all of those inside.
+struct BlockAxis {
+  /// A block, as indices of the dims walked in row-major order.
+  struct Range {
+    std::int64_t begin = 0, count = 1;
+  };
+
+  ContractionDims dims;
+
+  constexpr void push_inside(const ContractionDim& dim) { dims.push_back(dim); }
+  constexpr void push_outside(const ContractionDim& dim) { dims.insert(0, dim); }
+  constexpr bool has(std::int8_t out_dim) const {
+    for (const ContractionDim& dim : dims)
+      if (dim.out_dim == out_dim) return true;
+    return false;
+  }
+  /// Places a dim so that the strides of out descend.
+  constexpr void insert_by_out_stride(const ContractionDim& dim) {
+    const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
+    std::size_t at = dims.size();
+    while (at > 0 && far(dims[at - 1].out) < far(dim.out)) --at;
+    dims.insert(at, dim);
+  }
+  constexpr std::int64_t volume() const {
+    std::int64_t product = 1;
+    for (const ContractionDim& dim : dims) product *= dim.extent;
+    return product;
+  }
+  /// The dims as one; only for those that step over one another.
+  constexpr ContractionDim fused() const {
+    if (dims.empty()) return {};
+    ContractionDim dim = dims.back();
+    dim.extent = volume();
+    return dim;
+  }
+
+  /// Cuts into blocks of about `target` indices. The dim of out numbered `whole` stays in one piece, negative for none.
+  constexpr void cut(std::int64_t target, int whole) {
+    level_ = 0, inner_ = chunk_ = parts_ = outer_ = 1;
+    if (volume() == 0) {
+      outer_ = 0;
+      return;
+    }
+    std::size_t kept = dims.size();
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      if (whole >= 0 && dims[d].out_dim == whole) kept = d;
+    for (std::size_t d = dims.size(); d-- > 0;) {
+      const std::int64_t extent = dims[d].extent;
+      level_ = d;
+      chunk_ = extent;
+      if (d < kept && 2 * inner_ * extent > 3 * target) {
+        const std::int64_t blocks = std::clamp((inner_ * extent + target / 2) / target, std::int64_t(1), extent);
+        chunk_ = (extent + blocks - 1) / blocks;
+        // Whole tiles in all blocks but the last.
+        if (inner_ == 1 && chunk_ > 32) chunk_ = std::min((chunk_ + 31) / 32 * 32, extent);
+        break;
+      }
+      if (d > 0) inner_ *= extent;
+    }
+    if (dims.empty()) return;
+    parts_ = (dims[level_].extent + chunk_ - 1) / chunk_;
+    for (std::size_t d = 0; d < level_; ++d) outer_ *= dims[d].extent;
+  }
+
+  constexpr std::int64_t blocks() const { return outer_ * parts_; }
+  constexpr std::int64_t block_size() const { return chunk_ * inner_; }
+  constexpr Range range(std::int64_t block) const {
+    if (dims.empty()) return {0, 1};
+    const std::int64_t extent = dims[level_].extent, first = block % parts_ * chunk_;
+    return {(block / parts_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
+  }
+
+  /// Calls f(dim, begin, count) for every dim, with the part of it that the block covers.
+  template <class F> constexpr void for_each_dim(Range range, F f) const {
+    std::int64_t begin = range.begin, count = range.count;
+    for (std::size_t d = dims.size(); d-- > 0;) {
+      const std::int64_t extent = dims[d].extent;
+      const std::int64_t covered = d > level_ ? extent : d == level_ ? count : 1;
+      f(dims[d], begin % extent, covered);
+      begin /= extent;
+      if (d > level_) count /= extent;
+    }
+  }
+
+  /// Calls f(range) for parts of `range` that are boxes, in order: the fewest there are, at most two a dim.
+  template <class F> constexpr void for_each_box(Range range, F f) const {
+    while (range.count > 0) {
+      std::int64_t taken = 1, inner = 1;
+      for (std::size_t d = dims.size(); d-- > 0 && range.begin % inner == 0 && range.count >= inner;) {
+        const std::int64_t index = range.begin / inner % dims[d].extent;
+        taken = std::min(range.count / inner, dims[d].extent - index) * inner;
+        inner *= dims[d].extent;
+      }
+      f(Range{range.begin, taken});
+      range.begin += taken, range.count -= taken;
+    }
+  }
+
+  /// As for_each_dim, for a range that for_each_box gave.
+  template <class F> constexpr void for_each_dim_of_box(Range box, F f) const {
+    std::int64_t inner = 1;
+    for (std::size_t d = dims.size(); d-- > 0;) {
+      const std::int64_t extent = dims[d].extent;
+      f(dims[d], box.begin / inner % extent, std::clamp(box.count / inner, std::int64_t(1), extent));
+      inner *= extent;
+    }
+  }
+
+ private:
+  std::size_t level_ = 0;   // the dim that is cut
+  std::int64_t inner_ = 1;  // volume of the dims inside it
+  std::int64_t chunk_ = 1;  // indices of it in a block
+  std::int64_t parts_ = 1;  // blocks along it
+  std::int64_t outer_ = 1;  // volume of the dims outside it
+};
+
+/// The offsets of all tensors at one position of nested loops, in row-major order.
+struct DimCounter {
+  std::int64_t a = 0, b = 0, out = 0;
+
+  DimCounter(const ContractionDims& dims, std::int64_t begin) : dims_(dims) {
+    for (std::size_t d = dims.size(); d-- > 0 && begin > 0;) {
+      index_[d] = begin % dims[d].extent;
+      begin /= dims[d].extent;
+      move(d, index_[d]);
+    }
+  }
+  void next() {
+    for (std::size_t d = dims_.size(); d-- > 0;) {
+      move(d, 1);
+      if (++index_[d] < dims_[d].extent) return;
+      move(d, -dims_[d].extent);
+      index_[d] = 0;
+    }
+  }
+
+ private:
+  void move(std::size_t d, std::int64_t steps) {
+    a += steps * dims_[d].a;
+    b += steps * dims_[d].b;
+    out += steps * dims_[d].out;
+  }
+  const ContractionDims& dims_;
+  std::int64_t index_[ContractionDims::capacity()] = {};
+};
+
+/// c (+)= alpha a b along one loop.
+template <bool Add, class T>
+void contraction_row(const ContractionDim& dim, const T* a, const T* b, product_t<T>* c, product_t<T> alpha) {
+  using R = product_t<T>;
+  const std::int64_t count = dim.extent;
+  const auto store = [](R& to, R value) {
+    if constexpr (Add) {
+      to = multiply_add(to, value, R(1));
+    } else {
+      to = value;
+    }
+  };
+  if (dim.out == 0) {
+    const R value = scale(dot(a, dim.a, b, dim.b, count), alpha);
+    store(*c, value);
+  } else if (dim.out == 1 && dim.a == 1 && dim.b == 1) {
+    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale<R>(scale<R>(a[i], alpha), b[i]));
+  } else if (dim.out == 1 && dim.a == 1 && dim.b == 0) {
+    const R factor = scale<R>(*b, alpha);
+    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale<R>(a[i], factor));
+  } else if (dim.out == 1 && dim.a == 0 && dim.b == 1) {
+    const R factor = scale<R>(*a, alpha);
+    for (std::int64_t i = 0; i < count; ++i) store(c[i], scale<R>(b[i], factor));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      store(c[i * dim.out], scale<R>(scale<R>(a[i * dim.a], alpha), b[i * dim.b]));
+  }
+}
+
+template <class T> void contraction_zero(const ContractionDims& dims, T* out) {
+  Shape extents;
+  Strides strides;
+  for (const ContractionDim& dim : dims) {
+    extents.push_back(dim.extent);
+    strides.push_back(dim.out);
+  }
+  strided_fill_zero(out, strides, extents, sizeof(T));
+}
+
+/// A contraction by plain loops: the innermost along the dim that is contiguous in most tensors, sums just outside it,
+/// where the row of out they add to stays in cache. With sums among `dims`, `accumulate` holds.
+template <class T>
+void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                       product_t<T> alpha) {
+  const auto merit = [](const ContractionDim& dim) {
+    const auto of = [](std::int64_t stride) { return stride == 1 ? 2 : stride == 0 ? 1 : 0; };
+    return (of(dim.a) + of(dim.b) + of(dim.out)) * std::min<std::int64_t>(dim.extent, 32);
+  };
+  const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
+  ContractionDim inner;
+  if (!dims.empty()) {
+    std::size_t best = 0;
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d].extent == 0) return;
+      if (merit(dims[d]) > merit(dims[best])) best = d;
+    }
+    inner = dims[best];
+    dims.erase(best);
+    std::stable_sort(dims.begin(), dims.end(),
+                     [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
+  }
+  std::int64_t rows = 1;
+  for (const ContractionDim& dim : dims) rows *= dim.extent;
+  DimCounter position(dims, 0);
+  for (std::int64_t i = 0; i < rows; ++i, position.next()) {
+    if (accumulate) {
+      contraction_row<true>(inner, a + position.a, b + position.b, out + position.out, alpha);
+    } else {
+      contraction_row<false>(inner, a + position.a, b + position.b, out + position.out, alpha);
+    }
+  }
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+
+#endif
+
 // ---- tessera/kernels/contraction_provider.hpp
 
 #ifndef TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
@@ -20813,7 +21438,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 /// the object.
 template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
   std::string_view name() const override {
-    constexpr std::array<std::string_view, 3> names = {"packed portable", "packed avx2", "packed avx512"};
+    constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
+                                                       "packed avx512"};
     return names[static_cast<std::size_t>(cpu_level())];
   }
   void gemm(const Gemm<float>& g) const override { packed_gemm(g); }
@@ -20843,10 +21469,14 @@ const ContractionProvider& set_contraction_provider(const ContractionProvider& p
 /// One product by the chosen provider. The default one is called directly, so that a program has code for the element
 /// types that it multiplies, and no others.
 template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
-  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-  if (!chosen) return packed_gemm(g, finished);
-  chosen->gemm(g);
-  finished(0, g.m);
+  if constexpr (std::is_same_v<T, bf16>) {
+    packed_gemm(g, finished);  // others have no products of bf16
+  } else {
+    const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+    if (!chosen) return packed_gemm(g, finished);
+    chosen->gemm(g);
+    finished(0, g.m);
+  }
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -20904,8 +21534,8 @@ class ContractionPlan {
   /// `packed` is what pack() made of all parts, where packed_size() is not zero, or null: then items pack for
   /// themselves.
   template <class T>
-  void run(std::int64_t item, const T* a, const T* b, T* out, bool accumulate = false, T alpha = T(1),
-           const T* packed = nullptr, FinishedBox finished = {}) const;
+  void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
+           product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {}) const;
 
   /// Elements of room for one operand, packed once for all items; zero where that does not pay.
   template <class T> std::int64_t packed_size() const;
@@ -20942,7 +21572,9 @@ class ContractionPlan {
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
   void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
-  template <class T> void run_loops(const Item& item, const T* a, const T* b, T* out, bool accumulate, T alpha) const;
+  template <class T>
+  void run_loops(const Item& item, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                 product_t<T> alpha) const;
 
   std::size_t out_rank_ = 0;
   bool swapped_ = false;  // a and b change places so that out is contiguous along columns
@@ -21152,14 +21784,14 @@ inline void ContractionPlan::tell(const Item& item, std::int64_t loop, Axis::Ran
 }
 
 template <class T> std::int64_t ContractionPlan::packed_size() const {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (shares_packing()) return col_.blocks() * packed_layout_of<T>(0).size();
+  if constexpr (is_floating_v<T>) {
+    if (shares_packing()) return col_.blocks() * packed_room<T>(packed_layout_of<T>(0));
   }
   return 0;
 }
 
 template <class T> void ContractionPlan::pack(std::int64_t part, const T* a, const T* b, T* packed) const {
-  static_assert(std::is_floating_point_v<T>, "integers are multiplied by plain loops, packed_size() is zero");
+  static_assert(is_floating_v<T>, "integers are multiplied by plain loops, packed_size() is zero");
   if (swapped_) std::swap(a, b);
   const std::int64_t parts = pack_parts<T>(), block = part / parts;
   const PackedLayout layout = packed_layout_of<T>(block);
@@ -21168,7 +21800,7 @@ template <class T> void ContractionPlan::pack(std::int64_t part, const T* a, con
   if (first == end) return;
   const Dim col = col_.fused();
   pack_matrix(layout, b + col_.range(block).begin * col.b, k_.b, col.b, first, end - first,
-              packed + block * packed_layout_of<T>(0).size());
+              packed + block * packed_room<T>(packed_layout_of<T>(0)));
 }
 
 inline bool ContractionPlan::packs_as(const ContractionPlan& other) const {
@@ -21178,8 +21810,8 @@ inline bool ContractionPlan::packs_as(const ContractionPlan& other) const {
 }
 
 template <class T>
-void ContractionPlan::run(std::int64_t item, const T* a, const T* b, T* out, bool accumulate, T alpha, const T* packed,
-                          FinishedBox finished) const {
+void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                          product_t<T> alpha, const T* packed, FinishedBox finished) const {
   if (swapped_) std::swap(a, b);
   const Item ranges = ranges_of(item);
   if (as_loops_) {
@@ -21206,10 +21838,10 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, T* out, boo
                                },
                                &rows};
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
+    if constexpr (is_floating_v<T>) {
+      if (packed && (std::is_same_v<T, bf16> || !chosen_contraction_provider().load(std::memory_order_acquire))) {
         const std::int64_t block = item / row_.blocks() % col_.blocks();
-        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_layout_of<T>(0).size(), then);
+        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then);
       } else {
         provided_gemm(g, then);
       }
@@ -21233,7 +21865,8 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, T* out, boo
 }
 
 template <class T>
-void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, T* out, bool accumulate, T alpha) const {
+void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, product_t<T>* out, bool accumulate,
+                                product_t<T> alpha) const {
   detail::ContractionDims dims;
   const auto add_range = [&](const Axis& axis, Axis::Range range) {
     axis.for_each_dim(range, [&](detail::ContractionDim dim, std::int64_t begin, std::int64_t count) {
@@ -21273,7 +21906,8 @@ namespace tessera::runtime {
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   explicit ContractionStep(const StepContext& c)
-      : dtype_(c.graph[c.units[c.step.unit].space].dtype), has_addend_(c.units[c.step.unit].addend >= 0) {
+      : dtype_(c.graph.operand_node(c.units[c.step.unit].space, 0).dtype),
+        has_addend_(c.units[c.step.unit].addend >= 0) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
     const Node& node = c.graph[c.units[c.step.unit].space];
@@ -21415,7 +22049,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       } else if (bytes > 0 && shard(place) >= 0 && packed_bytes_ + bytes <= most_bytes) {
         place.packed = packed_bytes_;
         place.first_part = pack_parts_;
-        if constexpr (std::is_floating_point_v<T>) place.part_count = place.plan.template pack_count<T>();
+        if constexpr (is_floating_v<T>) place.part_count = place.plan.template pack_count<T>();
         pack_parts_ += place.part_count;
         packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
       }
@@ -21431,7 +22065,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       dispatch<Types>(
           dtype_,
           [&]<class T>() {
-            if constexpr (std::is_floating_point_v<T>)
+            if constexpr (is_floating_v<T>)
               own->plan.pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
                              reinterpret_cast<T*>(frame.scratch + own->packed));
           },
@@ -21445,18 +22079,19 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item) const {
-    auto pointer = [&](std::int32_t at) { return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]); };
-    T* out = pointer(place.out);
-    const bool adds = place.addend >= 0;
-    if (adds && pointer(place.addend) != out) {
+    using Out = kernels::product_t<T>;
+    Out* out = operand<Out>(frame, place.out);
+    const Out* addend = operand<Out>(frame, place.addend);
+    const bool adds = addend != nullptr;
+    if (adds && addend != out) {
       const kernels::OutputRegion region = place.plan.rows_of(item);
       std::int64_t from = 0, to = 0;
       for (std::size_t d = 0; d < region.begin.size(); ++d) {
         from += region.begin[d] * place.addend_strides[d];
         to += region.begin[d] * place.out_strides[d];
       }
-      kernels::strided_copy(out + to, place.out_strides, pointer(place.addend) + from, place.addend_strides,
-                            region.extent, sizeof(T));
+      kernels::strided_copy(out + to, place.out_strides, addend + from, place.addend_strides, region.extent,
+                            sizeof(Out));
     }
     const auto number = [&](int k) {
       return numbers_[k] < 0 ? T{} : static_cast<T>(frame.numbers[static_cast<std::size_t>(numbers_[k])]);
@@ -21473,8 +22108,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
                                         &follow};
-    place.plan.run(item, place.a < 0 ? &a : pointer(place.a), place.b < 0 ? &b : pointer(place.b), out, adds, T(1),
-                   packed, epilogue_ ? finished : kernels::FinishedBox{});
+    place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
+                   out, adds, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
   }
 };
 
@@ -23208,7 +23843,13 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (counts(graph, id)) set = static_cast<DTypeSet>(set | set_of(graph[id].dtype));
     return set;
   }
-  static constexpr DTypeSet products = types_where([](const GraphView& g, int id) { return g[id].op == Op::einsum; });
+  static constexpr DTypeSet products = [] {
+    DTypeSet set = 0;
+    for (const GraphView& graph : Traced::graphs)
+      for (int id = 0; id < graph.size; ++id)
+        if (graph[id].op == Op::einsum) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
+    return set;
+  }();
   static constexpr DTypeSet attentions =
       types_where([](const GraphView& g, int id) { return row_of(g[id].op).kind == OpKind::attention; });
   static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
@@ -23900,8 +24541,8 @@ class PrintedElements {
     return dispatch(
         storage_.dtype(),
         [&]<class T>() {
-          if constexpr (std::is_floating_point_v<T>) {
-            return real_words(values<T, T>(), precision);
+          if constexpr (is_floating_v<T>) {
+            return real_words(values<T, std::conditional_t<std::is_same_v<T, bf16>, float, T>>(), precision);
           } else {
             std::vector<std::string> words;
             for (std::int64_t value : values<T, std::int64_t>())

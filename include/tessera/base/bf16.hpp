@@ -10,16 +10,15 @@
 namespace tessera {
 
 /// A float of 16 bits: the upper half of an IEEE single, 8 bits of precision and the range of float. It is for memory:
-/// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again. NaN
-/// stays NaN; what is above the largest finite number by half a step or more is infinite.
+/// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again.
+/// NaN stays NaN; what is above the largest finite number by half a step or more is infinite.
 struct bf16 {
   std::uint16_t bits;
 
   bf16() = default;
   constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
   constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
-  template <std::integral I>
-  constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
+  template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
 
   static constexpr bf16 from_bits(std::uint16_t bits) {
     bf16 value{};

@@ -12,8 +12,8 @@
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/isa.hpp>
 
-// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig, and
-// no flag of the program is needed this way.
+// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig,
+// and no flag of the program is needed this way.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
@@ -33,8 +33,7 @@ inline bool ask_for_amx() {
 /// The level of the kernels that multiply bf16. It asks the system for AMX at the first call, and is one lower where it
 /// refuses.
 inline CpuLevel bf16_level() {
-  static const CpuLevel level =
-      cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
+  static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
   return level;
 }
 
@@ -61,7 +60,8 @@ class AmxRegisters {
 };
 
 /// A block of 32 x 32 of C (+)= A B. Every step along k has two KiB of A and of B: rows (columns) 0 to 15, then the
-/// others. A step of A is row after row, one of B pair of rows after pair of rows, the two elements of a column together.
+/// others. A step of A is row after row, one of B pair of rows after pair of rows, the two elements of a column
+/// together.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
                                                                       float* c, std::int64_t c_row, bool accumulate) {
   const std::int64_t line = 64, row = c_row * 4;

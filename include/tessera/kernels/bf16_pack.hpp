@@ -57,7 +57,8 @@ TESSERA_TARGET_INLINE void transpose_pairs(__m512i (&x)[16]) {
   // Lane c of x[4 q + p] holds column 4 c + p of rows 4 q to 4 q + 3.
 #pragma GCC unroll 16
   for (int p = 0; p < 4; ++p) {
-    const __m512i low = _mm512_shuffle_i32x4(x[p], x[4 + p], 0x88), high = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0x88);
+    const __m512i low = _mm512_shuffle_i32x4(x[p], x[4 + p], 0x88),
+                  high = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0x88);
     const __m512i low_odd = _mm512_shuffle_i32x4(x[p], x[4 + p], 0xdd);
     const __m512i high_odd = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0xdd);
     y[p] = _mm512_shuffle_i32x4(low, high, 0x88);
@@ -83,11 +84,11 @@ TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane,
 }
 
 /// The same of lanes that lie side by side: 16 pairs of 16 lanes, and as many of the next 16.
-TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes, std::int64_t steps,
-                                             __m512i (&x)[16], __m512i (&next)[16]) {
+TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
+                                             std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
   const __mmask32 mask = first_of(lanes);
-  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5,
-                                       36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
 #pragma GCC unroll 16
   for (int p = 0; p < 16; ++p) {
@@ -140,13 +141,13 @@ TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lan
 #undef TESSERA_TARGET
 
 /// Packs `lanes` lanes of `depth` elements into panels of 32 lanes, one after the other, each step after step.
-template <bool PairRows>
-void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
   const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
   // Lanes that are contiguous are read from end to end before the next ones.
   const auto pack = [&](std::int64_t l, std::int64_t k) {
-    amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step}, std::min(amx_block, lanes - l),
-                            std::min(amx_step, depth - k), to + l / amx_block * panel + k * amx_block);
+    amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
+                            std::min(amx_block, lanes - l), std::min(amx_step, depth - k),
+                            to + l / amx_block * panel + k * amx_block);
   };
   if (from.lane == 1) {
     for (std::int64_t k = 0; k < depth; k += amx_step)

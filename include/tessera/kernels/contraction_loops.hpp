@@ -198,7 +198,8 @@ void contraction_row(const ContractionDim& dim, const T* a, const T* b, product_
     const R factor = scale<R>(*a, alpha);
     for (std::int64_t i = 0; i < count; ++i) store(c[i], scale<R>(b[i], factor));
   } else {
-    for (std::int64_t i = 0; i < count; ++i) store(c[i * dim.out], scale<R>(scale<R>(a[i * dim.a], alpha), b[i * dim.b]));
+    for (std::int64_t i = 0; i < count; ++i)
+      store(c[i * dim.out], scale<R>(scale<R>(a[i * dim.a], alpha), b[i * dim.b]));
   }
 }
 

@@ -34,9 +34,11 @@ product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_ste
   if (a_step == 1 && b_step == 1 && count >= lanes) {
     R sums[lanes] = {};
     for (; i + lanes <= count; i += lanes)
-      for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] = multiply_add<R>(sums[lane], a[i + lane], b[i + lane]);
+      for (std::int64_t lane = 0; lane < lanes; ++lane)
+        sums[lane] = multiply_add<R>(sums[lane], a[i + lane], b[i + lane]);
     for (std::int64_t width = lanes / 2; width > 0; width /= 2)
-      for (std::int64_t lane = 0; lane < width; ++lane) sums[lane] = multiply_add<R>(sums[lane], sums[lane + width], R(1));
+      for (std::int64_t lane = 0; lane < width; ++lane)
+        sums[lane] = multiply_add<R>(sums[lane], sums[lane + width], R(1));
     total = sums[0];
   }
   for (; i < count; ++i) total = multiply_add<R>(total, a[i * a_step], b[i * b_step]);

@@ -157,7 +157,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
 }  // namespace detail
 
 /// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
-template <class T> PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
+template <class T>
+PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
   return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
           detail::gemm_kernels<T>(level).cols};
 }
@@ -206,7 +207,8 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
 }
 
 /// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
-template <class T> void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
+template <class T>
+void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
   using namespace detail;
   if (thin_gemm(given)) return finished(0, given.m);
   // Tiles are vectors along the rows of C.

@@ -303,8 +303,7 @@ void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t cou
   }
 }
 
-template <class F, class A, class T>
-void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
+template <class F, class A, class T> void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
     block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
 }

@@ -8,8 +8,8 @@
 namespace tessera {
 
 // Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
-// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are computed
-// in f32 and rounded at the end; losses stay f32.
+// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are
+// computed in f32 and rounded at the end; losses stay f32.
 
 namespace build {
 
@@ -50,8 +50,7 @@ namespace detail {
 template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
 
 /// The element type of a loss: f32 for bf16.
-template <class A>
-using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
+template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
@@ -68,7 +67,8 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
 };
 
 template <class X, class... Parameters> struct NormResult : X {
-  static_assert(floating_v<X> && X::rank >= 1, "tessera: a norm takes float, double or bf16 tensors with at least one dim");
+  static_assert(floating_v<X> && X::rank >= 1,
+                "tessera: a norm takes float, double or bf16 tensors with at least one dim");
   static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
                 "tessera: gain and bias of a norm are vectors of the element type of the tensor");
 };

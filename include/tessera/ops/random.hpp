@@ -7,7 +7,8 @@ namespace tessera {
 
 namespace build {
 
-/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node says.
+/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node
+/// says.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,

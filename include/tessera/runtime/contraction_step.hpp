@@ -22,7 +22,8 @@ namespace tessera::runtime {
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   explicit ContractionStep(const StepContext& c)
-      : dtype_(c.graph.operand_node(c.units[c.step.unit].space, 0).dtype), has_addend_(c.units[c.step.unit].addend >= 0) {
+      : dtype_(c.graph.operand_node(c.units[c.step.unit].space, 0).dtype),
+        has_addend_(c.units[c.step.unit].addend >= 0) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
     const Node& node = c.graph[c.units[c.step.unit].space];
@@ -223,8 +224,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
                                         &follow};
-    place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out, adds, Out(1),
-                   packed, epilogue_ ? finished : kernels::FinishedBox{});
+    place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
+                   out, adds, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
   }
 };
 

@@ -208,7 +208,8 @@ TEST(Bf16Gemm, SumsAreAsPreciseAsFloatsAre) {
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0, size = 0;
         for (std::int64_t p = 0; p < k; ++p) {
-          const double product = double(a[static_cast<std::size_t>(i * k + p)]) * double(b[static_cast<std::size_t>(p * n + j)]);
+          const double product =
+              double(a[static_cast<std::size_t>(i * k + p)]) * double(b[static_cast<std::size_t>(p * n + j)]);
           sum += product, size += std::abs(product);
         }
         ASSERT_NEAR(c[static_cast<std::size_t>(i * n + j)], sum, size * 1e-6) << name_of(level);

@@ -23,7 +23,8 @@ using Elements =
 TYPED_TEST_SUITE(Memory, Elements);
 
 template <class T> T element(int i) {
-  return static_cast<T>(std::is_same_v<T, bool> ? (i * 5 % 3 == 0) : i * 7 % 120 - (std::numeric_limits<T>::is_signed ? 60 : 0));
+  return static_cast<T>(std::is_same_v<T, bool> ? (i * 5 % 3 == 0)
+                                                : i * 7 % 120 - (std::numeric_limits<T>::is_signed ? 60 : 0));
 }
 
 TYPED_TEST(Memory, LoadsAndStoresWhole) {

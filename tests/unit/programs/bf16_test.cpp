@@ -94,8 +94,8 @@ TEST(ProgramsBf16, Rows) {
     const auto cost = ts::cross_entropy(ts::matmul(squared, w), targets);
     return std::tuple(cost + loss(soft, logs) + ts::mse(normed, x), normed, squared, soft, logs);
   };
-  expect_equal_on_all_meshes<
-      std::tuple<Tensor<3, bf16>, Tensor<2, bf16>, Tensor<1, bf16>, Tensor<1, bf16>>, Tensor<2, std::int32_t>>(
+  expect_equal_on_all_meshes<std::tuple<Tensor<3, bf16>, Tensor<2, bf16>, Tensor<1, bf16>, Tensor<1, bf16>>,
+                             Tensor<2, std::int32_t>>(
       with_gradient(f),
       {.arguments = {values<bf16>("btd"), values<bf16>("dd"), values<bf16>("d"), values<bf16>("d"), indices("bt", 'd')},
        .cases = 60,
@@ -105,7 +105,7 @@ TEST(ProgramsBf16, Rows) {
 
 TEST(ProgramsBf16, AttentionAndLookups) {
   constexpr auto f = [](const auto& floats, const auto& tokens) {
-    const auto& [table, w] = floats;  // [n, d], [d, h * e * 3]
+    const auto& [table, w] = floats;           // [n, d], [d, h * e * 3]
     const auto x = ts::gather(table, tokens);  // [b, t, d]
     const auto all = ts::rearrange<"b t (h c e) -> b t h c e">(ts::matmul(x, w), ts::len<"h">(2), ts::len<"c">(3));
     const auto q = ts::squeeze<3>(ts::slice<3>(all, 0, 1)), k = ts::squeeze<3>(ts::slice<3>(all, 1, 1)),
