@@ -16368,6 +16368,18 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
 
 namespace tessera {
 
+/// The array of one device. Devices with replicas may share one.
+template <Element T, int Rank> struct LocalArray {
+  using element = T;
+  static constexpr int rank = Rank;
+
+  Shape shape;
+  const T* data = nullptr;
+  IntrusivePtr<RefCounted> owner;
+
+  std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
+};
+
 /// An array of its own on each device of a mesh: row-major, of one element type and rank, of any shape. What a tensor
 /// is to a program written for one device of many. A value: copies share memory, which nobody writes to afterwards.
 template <Element T, int Rank> class LocalTensor {
@@ -16375,14 +16387,7 @@ template <Element T, int Rank> class LocalTensor {
   using element = T;
   static constexpr int rank = Rank;
 
-  /// The array of one device. Devices with replicas may share one.
-  struct Piece {
-    Shape shape;
-    const T* data = nullptr;
-    IntrusivePtr<RefCounted> owner;
-
-    std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
-  };
+  using Piece = LocalArray<T, Rank>;
 
   LocalTensor() = default;
   /// Makes the piece of each device with make(device).

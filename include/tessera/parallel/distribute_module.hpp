@@ -1,0 +1,56 @@
+#ifndef TESSERA_PARALLEL_DISTRIBUTE_MODULE_HPP
+#define TESSERA_PARALLEL_DISTRIBUTE_MODULE_HPP
+
+#include <source_location>
+#include <utility>
+
+#include <tessera/graph/tree.hpp>
+#include <tessera/parallel/placement.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace tessera {
+
+namespace detail {
+template <class Rule> struct DistributeLeaves {
+  const Mesh& mesh;
+  Rule& rule;
+  std::source_location at;
+  int next = 0;
+
+  template <class Leaf> void leaf(Leaf& x) {
+    if constexpr (StoredOperand<Leaf>) {
+      if (!x.storage()) fail(errc::empty_tensor, "[distribute_module] tensor ", next, " of the model holds nothing");
+      const Placements wanted = normalized(rule(next++, storage_of(x).shape()), mesh, Leaf::rank, "distribute_module");
+      const Sharding sharding = sharding_of(wanted, mesh, Leaf::rank);
+      if (sharding.unreduced != 0)
+        fail(errc::unsupported, "[distribute_module] whole values: ", text(wanted), " would leave tensor ", next - 1,
+             " partial", at_text(at));
+      x = reshard(x, mesh, spec_of(sharding, mesh), at);
+    }
+  }
+  void enter_stack(auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+}  // namespace detail
+
+/// A model whose tensors are laid out by placements: rule(n, shape) gives those of its n-th tensor, counted in the
+/// order in which they are declared, those of every layer of a Stack one after another. They stay ShardedTensors, so
+/// programs compute with them, and uneven dims follow GSPMD. Errors: those of redistribute. Communication: what takes
+/// each tensor to its placements.
+///
+///     model = ts::distribute_module(std::move(model), mesh, [](int, const ts::Shape& shape) {
+///       return shape.size() == 2 ? ts::Placements{ts::Replicate(), ts::Shard(1)} : ts::Placements{ts::Replicate(),
+///       ts::Replicate()};
+///     });
+template <class Model, class Rule>
+Model distribute_module(Model model, const Mesh& mesh, Rule&& rule,
+                        std::source_location at = std::source_location::current()) {
+  detail::DistributeLeaves<Rule> distribute{mesh, rule, at};
+  for_each_leaf(model, distribute);
+  return model;
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,243 @@
+#ifndef TESSERA_PARALLEL_DTENSOR_HPP
+#define TESSERA_PARALLEL_DTENSOR_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/parallel/placement.hpp>
+#include <tessera/parallel/reduce_pieces.hpp>
+#include <tessera/partition/least_cost_path.hpp>
+#include <tessera/runtime/communication.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/local_tensor.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace tessera {
+
+/// A tensor of a global shape as DTensor has it: an array on each device, and for each axis of the mesh what they are
+/// of the whole. It may be partial, and uneven dims follow DTensor's chunks, which is what sets it apart from a
+/// ShardedTensor, the tensor that programs compute with. A value: copies share memory.
+template <Element T, int Rank> class DTensor {
+ public:
+  using element = T;
+  static constexpr int rank = Rank;
+
+  DTensor() = default;
+  DTensor(const Shape& shape, const Placements& placements, LocalTensor<T, Rank> local)
+      : shape_(shape), placements_(placements), local_(std::move(local)) {}
+
+  const Mesh& mesh() const { return local_.mesh(); }
+  const Shape& shape() const { return shape_; }
+  const Placements& placements() const { return placements_; }
+  const LocalTensor<T, Rank>& local() const { return local_; }
+  /// "f32[8,4] (S(0), R)".
+  std::string text() const { return concat_text(shape_text(dtype_v<T>, shape_), " ", tessera::text(placements_)); }
+
+ private:
+  Shape shape_;
+  Placements placements_;
+  LocalTensor<T, Rank> local_;
+};
+
+namespace detail {
+
+inline unsigned partial_axes(const Placements& placements) {
+  unsigned axes = 0;
+  for (std::size_t axis = 0; axis < placements.size(); ++axis)
+    if (placements[axis].is_partial()) axes |= 1u << axis;
+  return axes;
+}
+/// Products cost what sums do.
+inline Sharding cost_sharding(Placements placements, const Mesh& mesh, int rank) {
+  for (Placement& p : placements)
+    if (p.is_partial()) p.op = ReduceOp::sum;
+  return sharding_of(placements, mesh, rank);
+}
+
+/// Placements with the axes that only `to` is partial over left out: no collective makes a partial value.
+inline Placements without_fresh_partials(const Placements& from, Placements to) {
+  for (std::size_t axis = 0; axis < to.size(); ++axis)
+    if (to[axis].is_partial() && !(from[axis] == to[axis])) to[axis] = Replicate();
+  return to;
+}
+
+}  // namespace detail
+
+/// The collectives that redistribute a tensor: of all ways, one that sends the fewest bytes. Going to a Partial that
+/// was none before communicates nothing of its own: the first device along the axis keeps the value. One kind of
+/// partial value becomes another as a whole one.
+inline std::vector<CollectiveInfo> redistribute_path(const Shape& shape, DType dtype, const Mesh& mesh,
+                                                     const Placements& from, const Placements& to) {
+  const int rank = static_cast<int>(shape.size());
+  const Placements target = detail::without_fresh_partials(from, to);
+  return least_cost_path(shape, dtype, mesh, detail::cost_sharding(from, mesh, rank),
+                         detail::cost_sharding(target, mesh, rank));
+}
+
+/// The same value under other placements.
+/// Errors: `structure` for another number of placements than axes, `dim_range`, `unsupported` (see normalized).
+/// Communication: redistribute_path. On a mesh of one axis: S to R one all-gather, R to S none, P to R one all-reduce,
+/// P to S one reduce-scatter, S to another S one all-to-all, R to P none.
+template <class T, int Rank>
+DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& placements,
+                              std::source_location at = std::source_location::current()) {
+  const Mesh& mesh = x.mesh();
+  const Placements to = normalized(placements, mesh, Rank, "redistribute");
+  const Placements& from = x.placements();
+  if (to == from) return x;
+  if (CommunicationScope* const scope = CommunicationScope::innermost()) {
+    std::vector<CollectiveInfo> path = redistribute_path(x.shape(), dtype_v<T>, mesh, from, to);
+    for (CollectiveInfo& collective : path) {
+      collective.source = Source::from(at);
+      collective.why = "redistribute";
+    }
+    scope->permit(
+        [&](auto&& f) {
+          for (const CollectiveInfo& collective : path) f(collective, 1);
+        },
+        [](const CollectiveInfo&) {});
+    for (const CollectiveInfo& collective : path) scope->add(mesh, collective);
+  }
+
+  const unsigned before = detail::partial_axes(from), after = detail::partial_axes(to);
+  unsigned kept = 0;
+  for (std::size_t axis = 0; axis < from.size(); ++axis)
+    if (from[axis].is_partial() && from[axis] == to[axis]) kept |= 1u << axis;
+  const unsigned reduced = before & ~kept, fresh = after & ~kept;
+
+  // Devices that end with equal values share one piece.
+  struct Made {
+    Box box;
+    Coordinates kept_at;
+    int neutral;
+    LocalArray<T, Rank> piece;
+  };
+  std::vector<Made> made;
+  const detail::PieceReader<T, Rank> reader(x.local(), x.shape(), from, reduced, kept);
+  return DTensor<T, Rank>(
+      x.shape(), to, LocalTensor<T, Rank>(mesh, [&](int device) {
+        const Coordinates place = mesh.coordinates_of(device);
+        const Box box = placed_box(x.shape(), to, mesh, place);
+        Coordinates kept_at(place.size(), 0);
+        int neutral = -1;  // the first axis along which this device holds nothing of a value that becomes partial
+        for (std::size_t axis = 0; axis < place.size(); ++axis) {
+          if (kept >> axis & 1u) kept_at[axis] = place[axis];
+          const ReduceOp op = to[axis].op;
+          if ((fresh >> axis & 1u) && place[axis] != 0 && (op == ReduceOp::sum || op == ReduceOp::product) &&
+              neutral < 0)
+            neutral = op == ReduceOp::product ? 1 : 0;
+        }
+        for (const Made& m : made)
+          if (m.box == box && m.kept_at == kept_at && m.neutral == neutral) return m.piece;
+        auto [piece, data] = LocalTensor<T, Rank>::allocate(extents(box));
+        if (neutral >= 0)
+          for (std::int64_t i = 0; i < volume(piece.shape); ++i) data[i] = static_cast<T>(neutral);
+        else
+          reader.read(box, place, data);
+        made.push_back({box, kept_at, neutral, piece});
+        return piece;
+      }));
+}
+
+/// The cotangent of redistribute(x, to) as the cotangent of x, whose placements are `from`: the transpose. A partial
+/// value's cotangent is whole, so that P to R sends nothing on the way back, S to R keeps a part, and R to S gathers.
+/// Communication: S to R none, R to S one all-gather, P to R none, P to S one all-gather, R to P none.
+template <class T, int Rank>
+DTensor<T, Rank> redistribute_gradient(const DTensor<T, Rank>& cotangent, Placements from,
+                                       std::source_location at = std::source_location::current()) {
+  for (Placement& p : from)
+    if (p.is_partial()) p = Replicate();
+  return redistribute(cotangent, from, at);
+}
+
+/// Lays a tensor out by placements, DTensor's chunks. Errors: those of redistribute.
+/// Communication: what takes the tensor's sharding to the placements.
+template <class T, int Rank>
+DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placements& placements,
+                                   std::source_location at = std::source_location::current()) {
+  const Mesh& mesh = storage_of(x).mesh();
+  const Placements to = normalized(placements, mesh, Rank, "distribute_tensor");
+  if (detail::partial_axes(to) != 0)
+    fail(errc::unsupported, "[distribute_tensor] whole value: ", text(to), " leaves it partial; redistribute it so",
+         detail::at_text(at));
+  Placements whole(static_cast<std::size_t>(mesh.rank()), Replicate());
+  const ShardedTensor<T, Rank> full = full_tensor(x, at);
+  return redistribute(DTensor<T, Rank>(storage_of(x).shape(), whole, local_tensor(full)), to, at);
+}
+
+/// The tensor that programs compute with, laid out by a spec. Communication: as of redistribute to a replicated value.
+template <class T, int Rank>
+ShardedTensor<T, Rank> to_sharded(const DTensor<T, Rank>& x, const PartitionSpec& spec = {},
+                                  std::source_location at = std::source_location::current()) {
+  const Placements whole(static_cast<std::size_t>(x.mesh().rank()), Replicate());
+  const DTensor<T, Rank> full = redistribute(x, whole, at);
+  const StoragePtr storage = detail::allocate("to_sharded", dtype_v<T>, x.shape(), Rank, x.mesh(), spec, at);
+  detail::copy_from_host(*storage, full.local()[0].data, kernels::contiguous_strides(x.shape()));
+  return tensor_of<T, Rank>(storage);
+}
+
+/// All of a tensor, reduced, row-major on the host. Communication: as of redistribute to a replicated value.
+template <class T, int Rank>
+std::vector<T> full_values(const DTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
+  const Placements whole(static_cast<std::size_t>(x.mesh().rank()), Replicate());
+  const DTensor<T, Rank> full = redistribute(x, whole, at);
+  const auto values = full.local().values(0);
+  return std::vector<T>(values.begin(), values.end());
+}
+
+/// The array of each device, without a copy. Partial values come as they are.
+template <class T, int Rank> const LocalTensor<T, Rank>& to_local(const DTensor<T, Rank>& x) { return x.local(); }
+
+/// The tensor whose arrays these are. Without a shape it is taken from them: along each axis that splits a dim, the
+/// extents add up. Placements are believed; only shapes are checked.
+/// Errors: `host_data` for an array of another shape than its chunk.
+template <class T, int Rank>
+DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements& placements, Shape shape = {},
+                            std::source_location at = std::source_location::current()) {
+  const Mesh& mesh = local.mesh();
+  const Placements own = normalized(placements, mesh, Rank, "from_local");
+  if (Rank > 0 && shape.empty()) {
+    shape = local.shape(mesh.device_at(Coordinates(static_cast<std::size_t>(mesh.rank()), 0)));
+    for (int dim = 0; dim < Rank; ++dim) {
+      // All devices that differ from the first along the axes of this dim alone.
+      unsigned axes = 0;
+      for (std::uint8_t axis : detail::chunk_order(own, dim)) axes |= 1u << axis;
+      std::int64_t extent = 0;
+      for (int device = 0; device < mesh.size(); ++device) {
+        const Coordinates place = mesh.coordinates_of(device);
+        bool in_line = true;
+        for (int axis = 0; axis < mesh.rank(); ++axis) in_line = in_line && ((axes >> axis & 1u) || place[axis] == 0);
+        if (in_line) extent += local.shape(device)[static_cast<std::size_t>(dim)];
+      }
+      shape[static_cast<std::size_t>(dim)] = extent;
+    }
+  }
+  detail::check_shape("from_local", dtype_v<T>, shape, Rank, at);
+  for (int device = 0; device < mesh.size(); ++device) {
+    const Shape wanted = extents(placed_box(shape, own, mesh, mesh.coordinates_of(device)));
+    if (!(wanted == local.shape(device)))
+      fail(errc::host_data, "[from_local] shape on device ", device, ": ", shape_text(dtype_v<T>, local.shape(device)),
+           ", and its chunk of ", shape_text(dtype_v<T>, shape), " ", text(own), " is ", shape_text(dtype_v<T>, wanted),
+           detail::at_text(at));
+  }
+  return DTensor<T, Rank>(shape, own, local);
+}
+
+/// The cotangent of what to_local gave, with placements of its own, as the cotangent of x. Code between to_local and
+/// from_local may have left it Partial over axes along which x is replicated.
+template <class T, int Rank>
+DTensor<T, Rank> to_local_gradient(const LocalTensor<T, Rank>& cotangent, const Placements& cotangent_placements,
+                                   const DTensor<T, Rank>& x,
+                                   std::source_location at = std::source_location::current()) {
+  return redistribute_gradient(from_local(cotangent, cotangent_placements, x.shape(), at), x.placements(), at);
+}
+
+}  // namespace tessera
+
+#endif

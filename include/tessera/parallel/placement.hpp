@@ -1,0 +1,184 @@
+#ifndef TESSERA_PARALLEL_PLACEMENT_HPP
+#define TESSERA_PARALLEL_PLACEMENT_HPP
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/sharding.hpp>
+
+namespace tessera {
+
+/// How the parts of a Partial placement combine.
+enum class ReduceOp : std::uint8_t { sum, avg, min, max, product };
+
+constexpr std::string_view name_of(ReduceOp op) {
+  constexpr std::string_view names[] = {"sum", "avg", "min", "max", "product"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+/// What a tensor does along one axis of a mesh, as DTensor has it.
+struct Placement {
+  enum class Kind : std::uint8_t { replicate, shard, strided_shard, partial };
+  Kind kind = Kind::replicate;
+  std::int8_t dim = 0;
+  ReduceOp op = ReduceOp::sum;
+  std::int32_t split_factor = 1;
+
+  constexpr bool is_shard() const { return kind == Kind::shard || kind == Kind::strided_shard; }
+  constexpr bool is_partial() const { return kind == Kind::partial; }
+  friend constexpr bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Each device holds all of it.
+constexpr Placement Replicate() { return {}; }
+/// Each device holds its chunk of a dim; negative dims count from the last.
+constexpr Placement Shard(int dim) { return {Placement::Kind::shard, static_cast<std::int8_t>(dim), ReduceOp::sum, 1}; }
+/// Each device holds a value of the full shape; their sum, average, minimum, maximum or product is the value.
+constexpr Placement Partial(ReduceOp op = ReduceOp::sum) { return {Placement::Kind::partial, 0, op, 1}; }
+/// A chunk of a dim that axes to the right have split first, into `split_factor` chunks: what sharding a weight along
+/// one axis and then, as FSDP does, along an axis further left makes of it.
+constexpr Placement StridedShard(int dim, int split_factor) {
+  return {Placement::Kind::strided_shard, static_cast<std::int8_t>(dim), ReduceOp::sum, split_factor};
+}
+
+/// One placement for each axis of a mesh.
+using Placements = InlineVector<Placement, max_axes>;
+
+/// "(S(0), R, P(sum))", as DTensor prints it.
+inline std::string text(const Placements& placements) {
+  std::string out = "(";
+  for (const Placement& p : placements) {
+    if (out.size() > 1) out += ", ";
+    if (p.kind == Placement::Kind::replicate) out += "R";
+    if (p.kind == Placement::Kind::shard) out += concat_text("S(", int{p.dim}, ")");
+    if (p.kind == Placement::Kind::strided_shard) out += concat_text("_S(", int{p.dim}, ", ", p.split_factor, ")");
+    if (p.kind == Placement::Kind::partial) out += concat_text("P(", name_of(p.op), ")");
+  }
+  return out + ")";
+}
+
+/// Placements of a tensor of this rank on a mesh, checked, with dims counted from the first.
+/// Errors: `structure` for another number of placements than axes; `dim_range`; `unsupported` for a StridedShard whose
+/// split_factor is not the number of chunks that axes to its right make, and for Partial placements that don't commute.
+constexpr Placements normalized(Placements placements, const Mesh& mesh, int rank, std::string_view op) {
+  if (static_cast<int>(placements.size()) != mesh.rank())
+    fail(errc::structure, "[", op, "] one placement an axis: ", placements.size(), " for ", mesh.text());
+  bool linear = false, extreme = false, product = false;
+  ReduceOp extreme_op = ReduceOp::max;
+  for (Placement& p : placements) {
+    if (p.is_shard()) {
+      const int dim = p.dim < 0 ? p.dim + rank : p.dim;
+      if (dim < 0 || dim >= rank)
+        fail(errc::dim_range, "[", op, "] dim of a placement: ", int{p.dim}, " in ", text(placements),
+             " for a tensor of rank ", rank);
+      p.dim = static_cast<std::int8_t>(dim);
+    }
+    if (!p.is_partial()) continue;
+    const bool is_extreme = p.op == ReduceOp::min || p.op == ReduceOp::max;
+    if (extreme && is_extreme && p.op != extreme_op) linear = true;
+    if (is_extreme) extreme_op = p.op;
+    extreme = extreme || is_extreme;
+    linear = linear || p.op == ReduceOp::sum || p.op == ReduceOp::avg;
+    product = product || p.op == ReduceOp::product;
+  }
+  if (int{linear} + int{extreme} + int{product} > 1)
+    fail(errc::unsupported, "[", op, "] partial values that commute: ", text(placements));
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    const Placement& p = placements[static_cast<std::size_t>(axis)];
+    if (p.kind != Placement::Kind::strided_shard) continue;
+    int chunks = 1;
+    for (int right = axis + 1; right < mesh.rank(); ++right) {
+      const Placement& other = placements[static_cast<std::size_t>(right)];
+      if (other.kind == Placement::Kind::shard && other.dim == p.dim) chunks *= mesh.axis_size(right);
+    }
+    if (p.split_factor != chunks)
+      fail(errc::unsupported, "[", op, "] split factor: ", p.split_factor, " in ", text(placements),
+           ", where axes to the right make ", chunks, " chunks");
+  }
+  return placements;
+}
+
+namespace detail {
+/// The axes that split a dim, in the order in which they do: strided ones last, the rightmost of them first.
+constexpr InlineVector<std::uint8_t, max_axes> chunk_order(const Placements& placements, int dim) {
+  InlineVector<std::uint8_t, max_axes> axes;
+  for (std::size_t axis = 0; axis < placements.size(); ++axis)
+    if (placements[axis].kind == Placement::Kind::shard && placements[axis].dim == dim)
+      axes.push_back(static_cast<std::uint8_t>(axis));
+  for (std::size_t axis = placements.size(); axis-- > 0;)
+    if (placements[axis].kind == Placement::Kind::strided_shard && placements[axis].dim == dim)
+      axes.push_back(static_cast<std::uint8_t>(axis));
+  return axes;
+}
+}  // namespace detail
+
+/// The indices that the device at `coordinates` holds, by DTensor's rule: axes split a dim one after another, each
+/// cutting what the ones before have left into chunks of ceil(n/k). Where chunks are uneven, that is not the split of a
+/// Sharding, whose axes count as one.
+constexpr Box placed_box(const Shape& shape, const Placements& placements, const Mesh& mesh,
+                         const Coordinates& coordinates) {
+  Box box{Shape(shape.size(), 0), shape};
+  for (std::size_t dim = 0; dim < shape.size(); ++dim)
+    for (std::uint8_t axis : detail::chunk_order(placements, static_cast<int>(dim))) {
+      const std::int64_t n = box.end[dim] - box.begin[dim], k = mesh.axis_size(axis);
+      const std::int64_t chunk = n / k + (n % k != 0), at = coordinates[axis] * chunk;
+      const std::int64_t begin = box.begin[dim] + (at < n ? at : n),
+                         end = box.begin[dim] + (at + chunk < n ? at + chunk : n);
+      box.begin[dim] = begin;
+      box.end[dim] = end;
+    }
+  return box;
+}
+
+/// The sharding that lies as placements do where every chunk is even. Averages count as sums.
+/// Errors: `unsupported` for products, which a Sharding has no word for; `capacity`.
+constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, int rank) {
+  Sharding made = replicated(rank);
+  for (int dim = 0; dim < rank; ++dim)
+    for (std::uint8_t axis : detail::chunk_order(placements, dim)) made.dims[dim].push_back(axis);
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    const Placement& p = placements[static_cast<std::size_t>(axis)];
+    if (!p.is_partial()) continue;
+    if (p.op == ReduceOp::product) fail(errc::unsupported, "[placement] sharding of products: ", text(placements));
+    made.unreduced = static_cast<std::uint16_t>(made.unreduced | 1u << axis);
+    made.reduction = p.op == ReduceOp::max ? Reduction::max : p.op == ReduceOp::min ? Reduction::min : Reduction::sum;
+  }
+  return made;
+}
+
+/// The placements of a sharding. Errors: `unsupported` for one that no placements say: axes that split a dim in another
+/// order than that of the mesh, other than from the right to the left.
+constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
+  Placements made(static_cast<std::size_t>(mesh.rank()), Replicate());
+  for (int axis = 0; axis < mesh.rank(); ++axis)
+    if (sharding.unreduced >> axis & 1u)
+      made[static_cast<std::size_t>(axis)] = Partial(sharding.reduction == Reduction::max   ? ReduceOp::max
+                                                     : sharding.reduction == Reduction::min ? ReduceOp::min
+                                                                                            : ReduceOp::sum);
+  for (int dim = 0; dim < sharding.rank; ++dim) {
+    const AxisList& axes = sharding.dims[dim];
+    // Plain shards as long as axes ascend; what comes after one further right was split later, and is strided.
+    std::size_t plain = axes.empty() ? 0 : 1;
+    while (plain < axes.size() && axes[plain] > axes[plain - 1]) ++plain;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      int chunks = 1;
+      for (std::size_t j = 0; j < plain && i >= plain; ++j)
+        if (axes[j] > axes[i]) chunks *= mesh.axis_size(axes[j]);
+      made[axes[i]] = i < plain ? Shard(dim) : StridedShard(dim, chunks);
+    }
+    const auto order = detail::chunk_order(made, dim);
+    bool same = order.size() == axes.size();
+    for (std::size_t i = 0; same && i < axes.size(); ++i) same = order[i] == axes[i];
+    if (!same) fail(errc::unsupported, "[placement] placements of a sharding: ", text(sharding, mesh));
+  }
+  return made;
+}
+
+}  // namespace tessera
+
+#endif
