@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -708,30 +709,49 @@ struct RandomDraw {
 
 namespace tessera {
 
-/// A growing array of plain values for constant expressions, where std::vector takes several times as many of the steps
-/// that compilers bound. The interface is a part of std::vector's.
+namespace detail {
+/// What growing and copying come to at run time, compiled once for all types: `used` bytes of `old` in new memory.
+[[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
+  void* const made = ::operator new(bytes);
+  if (used > 0) __builtin_memcpy(made, old, used);
+  return made;
+}
+}  // namespace detail
+
+/// A growing array for the constant expressions of the library. std::vector takes several times as many of the steps
+/// that compilers bound, and several times as much machine code for what plans at run time: here growth is one function
+/// for all plain types. The interface is a part of std::vector's; spare items are T{} when T is not plain.
 template <class T> class Growable {
-  static_assert(std::is_trivially_copyable_v<T>);
+  static constexpr bool plain = std::is_trivially_copyable_v<T>;
 
  public:
   using value_type = T;
 
   constexpr Growable() = default;
   /// n values, all T{}.
-  constexpr explicit Growable(std::size_t n) : data_(n > 0 ? new T[n]{} : nullptr), size_(n), capacity_(n) {}
-  constexpr Growable(const Growable& other) : Growable(other.size_) {
-    for (std::size_t i = 0; i < size_; ++i) data_[i] = other.data_[i];
+  constexpr explicit Growable(std::size_t n) { resize(n); }
+  constexpr Growable(std::size_t n, const T& value) { resize(n, value); }
+  constexpr Growable(std::initializer_list<T> list) {
+    reserve(list.size());
+    for (const T& value : list) data_[size_++] = value;
+  }
+  constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
+    if (size_ > 0) data_ = copy_of(other.data_, size_, size_);
   }
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
   constexpr Growable& operator=(Growable other) noexcept {
+    swap(other);
+    return *this;
+  }
+  constexpr ~Growable() { free(); }
+
+  constexpr void swap(Growable& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
-    return *this;
   }
-  constexpr ~Growable() { delete[] data_; }
 
   constexpr std::size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }
@@ -743,25 +763,88 @@ template <class T> class Growable {
   constexpr const T* end() const { return data_ + size_; }
   constexpr T& operator[](std::size_t i) { return data_[i]; }
   constexpr const T& operator[](std::size_t i) const { return data_[i]; }
+  constexpr T& front() { return data_[0]; }
+  constexpr const T& front() const { return data_[0]; }
   constexpr T& back() { return data_[size_ - 1]; }
   constexpr const T& back() const { return data_[size_ - 1]; }
 
-  constexpr void push_back(const T& value) {
-    const T copy = value;  // it may be one of the items
-    if (size_ == capacity_) reserve(size_ < 32 ? 64 : size_ * 2);
-    data_[size_++] = copy;
+  // Out of line: a plan is made once a program, and each of these would be in it a hundred times.
+  [[gnu::noinline]] constexpr void push_back(const T& value) {
+    if (size_ == capacity_) {
+      T copy = value;  // it may be one of the items
+      grow();
+      data_[size_++] = std::move(copy);
+    } else {
+      data_[size_++] = value;
+    }
   }
+  constexpr void push_back(T&& value)
+    requires(!plain)
+  {
+    T taken = std::move(value);
+    if (size_ == capacity_) grow();
+    data_[size_++] = std::move(taken);
+  }
+  constexpr T& emplace_back() {
+    push_back(T{});
+    return back();
+  }
+  constexpr void pop_back() { data_[--size_] = T{}; }
   constexpr void reserve(std::size_t n) {
-    if (n <= capacity_) return;
-    T* grown = new T[n]{};
-    for (std::size_t i = 0; i < size_; ++i) grown[i] = data_[i];
-    delete[] data_;
+    if (n > capacity_) reallocate(n);
+  }
+  constexpr void resize(std::size_t n) { resize(n, T{}); }
+  [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
+    reserve(n);
+    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
+    if constexpr (!plain)
+      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
+    size_ = n;
+  }
+  constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
+  constexpr void clear() { size_ = 0; }
+
+  friend constexpr bool operator==(const Growable& a, const Growable& b) {
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (!(a.data_[i] == b.data_[i])) return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
+
+  /// The first `used` items of `items` in memory for n.
+  static constexpr T* copy_of(const T* items, std::size_t used, std::size_t n) {
+    if constexpr (plain)
+      if (!std::is_constant_evaluated())
+        return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
+    T* const made = new T[n]{};
+    for (std::size_t i = 0; i < used; ++i) made[i] = items[i];
+    return made;
+  }
+  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
+    if constexpr (plain) {
+      return copy_of(static_cast<const T*>(items), used, n);
+    } else {
+      T* const made = new T[n]{};
+      for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
+      return made;
+    }
+  }
+  [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
+    T* const grown = copy_of(data_, size_, n);
+    free();
     data_ = grown;
     capacity_ = n;
   }
-  constexpr void clear() { size_ = 0; }
+  constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
+  constexpr void free() {
+    if constexpr (plain)
+      if (!std::is_constant_evaluated()) return ::operator delete(data_);
+    delete[] data_;
+  }
 
- private:
   T* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
 };
@@ -1126,7 +1209,7 @@ class Graph {
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   std::vector<Graph> graphs = std::vector<Graph>(1);
-  std::vector<PartitionSpec> specs;  ///< of the constraint nodes
+  Growable<PartitionSpec> specs;  ///< of the constraint nodes
 
   constexpr Graph& main() { return graphs[0]; }
   constexpr const Graph& main() const { return graphs[0]; }
@@ -2153,7 +2236,7 @@ struct DimFactors {
 /// Sharding rule of one operation: its factors, and the dims they stand behind.
 struct FactorRule {
   InlineVector<FactorKind, 32> kinds;
-  std::vector<DimFactors> operands;
+  Growable<DimFactors> operands;
   DimFactors result;
 
   constexpr int add(FactorKind kind) {
@@ -2210,8 +2293,8 @@ constexpr bool is_host_source(Op op) {
 }
 
 /// Marks the host scalars of a graph.
-constexpr std::vector<std::uint8_t> host_scalars(const GraphView& graph) {
-  std::vector<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
+constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
+  Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);
@@ -2754,7 +2837,7 @@ class PadsToConcat {
     if (!valid_ || parts_.size() < 2) return -1;
     const std::int64_t extent = static_extent(graph_, like_, dim_);
     if (extent < 0) return -1;
-    std::vector<std::int32_t> ordered;
+    Growable<std::int32_t> ordered;
     std::int64_t covered = 0;
     while (covered < extent) {
       std::size_t at = 0;
@@ -2782,7 +2865,7 @@ class PadsToConcat {
   int dim_;
   int like_;
   bool valid_ = true;
-  std::vector<Part> parts_;
+  Growable<Part> parts_;
 
   constexpr void collect(int id) {
     const Node& node = graph_[id];
@@ -2861,7 +2944,7 @@ constexpr Graph compact(const Graph& graph) {
 /// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
 constexpr void simplify(Module& module) {
   std::vector<Graph> made;
-  std::vector<int> body_of{0};  // old index of each kept graph
+  Growable<int> body_of{0};  // old index of each kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
     Graph graph = detail::rebuild(module.graph(body_of[g]), left_dead);
@@ -2895,8 +2978,8 @@ class Gradient {
   struct Sweep {
     Module* module;
     int graph;
-    std::vector<std::int32_t> cotangents;
-    std::vector<std::uint8_t> wanted;
+    Growable<std::int32_t> cotangents;
+    Growable<std::uint8_t> wanted;
   };
 
   constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
@@ -2978,10 +3061,10 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
 }
 
 /// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.
-constexpr Gradient::Sweep make_sweep(Module& module, int graph, const std::vector<std::int32_t>& sources) {
+constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<std::int32_t>& sources) {
   const Graph& g = module.graph(graph);
-  Gradient::Sweep sweep{&module, graph, std::vector<std::int32_t>(g.nodes.size(), -1),
-                        std::vector<std::uint8_t>(g.nodes.size(), 0)};
+  Gradient::Sweep sweep{&module, graph, Growable<std::int32_t>(g.nodes.size(), -1),
+                        Growable<std::uint8_t>(g.nodes.size(), 0)};
   for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
   for (int id = 0; id < g.size(); ++id) {
     const Node& node = g[id];
@@ -2998,11 +3081,11 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const std::vecto
 
 /// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
 /// the full shape of the source. A source that the loss does not depend on gets zeros.
-constexpr std::vector<std::int32_t> differentiate(Value loss, const std::vector<std::int32_t>& sources) {
+constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
   Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
   sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
   run_sweep(sweep);
-  std::vector<std::int32_t> gradients;
+  Growable<std::int32_t> gradients;
   for (std::int32_t id : sources) {
     const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
     const Value source = loss.with(id);
@@ -3075,15 +3158,15 @@ class RepeatGradient {
   Repeat shape_;
   int forward_size_;
   int copy_ = 0, backward_ = 0;
-  std::vector<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
-  std::vector<int> cotangent_output_;         // body outputs whose cotangent flows in...
-  std::vector<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
-  std::vector<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
-  std::vector<int> summed_;                   // invariants that want a gradient
-  std::vector<int> stacked_grad_;             // stacked arguments that want a gradient
-  std::vector<std::uint8_t> needed_;
-  std::vector<int> used_stacked_, used_invariant_;
-  std::vector<std::int32_t> residual_;  // forward nodes kept for every layer
+  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  Growable<int> summed_;                   // invariants that want a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
+  Growable<std::uint8_t> needed_;
+  Growable<int> used_stacked_, used_invariant_;
+  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
@@ -3110,7 +3193,7 @@ class RepeatGradient {
       cotangent_output_.push_back(k);
       cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
     }
-    std::vector<std::int32_t> sources;
+    Growable<std::int32_t> sources;
     for (int i = 0; i < argument_count(); ++i)
       if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
           id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
@@ -3178,10 +3261,10 @@ class RepeatGradient {
     backward_ = module_.add_graph();
     const Graph& copy = module_.graph(copy_);
     Graph& made = module_.graph(backward_);
-    std::vector<std::int32_t> to(copy.nodes.size(), -1);
+    Growable<std::int32_t> to(copy.nodes.size(), -1);
     int next = 0;
     auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
-    std::vector<std::int32_t> sums;
+    Growable<std::int32_t> sums;
     for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
       if (cotangent_output_[k] < carried())
         to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
@@ -3198,7 +3281,7 @@ class RepeatGradient {
       const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
       to[static_cast<std::size_t>(id)] = argument(id);
     }
-    std::vector<std::int32_t> operands;
+    Growable<std::int32_t> operands;
     for (int id = 0; id < copy.size(); ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
       operands.clear();
@@ -3224,8 +3307,8 @@ class RepeatGradient {
   constexpr void connect() {
     const int outer = r_.y().graph;
     const Value self = r_.y();
-    std::vector<std::int32_t> operands;
-    std::vector<int> carried_targets;
+    Growable<std::int32_t> operands;
+    Growable<int> carried_targets;
     for (int i = 0; i < carried(); ++i)
       if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
         const Value given = r_.output_cotangent(i);
@@ -3816,7 +3899,7 @@ namespace detail {
 
 /// Lists the values behind the placeholders of a traced structure.
 struct CollectValues {
-  std::vector<Value> values;
+  Growable<Value> values;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<std::remove_const_t<Leaf>>)
       values.push_back(leaf.value);
@@ -3873,7 +3956,7 @@ constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
   Module* module = x.value.module;
   const int outer = x.value.graph;
 
-  std::vector<std::int32_t> operands{x.value.id};
+  Growable<std::int32_t> operands{x.value.id};
   detail::CollectValues stacked, invariant;
   for_each_leaf(layers_.front(), stacked);
   (for_each_leaf(extra, invariant), ...);
@@ -4066,7 +4149,7 @@ namespace tessera {
 namespace detail {
 
 struct CollectSources {
-  std::vector<std::int32_t> ids;
+  Growable<std::int32_t> ids;
   Value context{};
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
@@ -4087,7 +4170,7 @@ struct CollectSources {
 
 /// Replaces tensors by their gradients. What has none, a size, a number or an integer tensor, stays what it was.
 struct ReplaceLeaves {
-  const std::vector<std::int32_t>& ids;
+  const Growable<std::int32_t>& ids;
   Value context;
   std::size_t next = 0;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
@@ -4129,7 +4212,7 @@ template <class F> constexpr auto value_and_grad(F f) {
                   "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
-    const std::vector<std::int32_t> gradients = differentiate(loss.value, sources.ids);
+    const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);
     auto gradient = first;
     detail::ReplaceLeaves replace{gradients, loss.value};
     for_each_leaf(gradient, replace);
@@ -5403,7 +5486,7 @@ constexpr void attention_second_gradient(Gradient& r) {
     const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
     written = dense.of_scores(weights * (each - mean), form.of);
   }
-  std::vector<std::int32_t> operands;
+  Growable<std::int32_t> operands;
   for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
   Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
   sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
@@ -7927,13 +8010,13 @@ enum class StepKind : std::uint8_t { compute, reshard, repeat };
 
 struct PlanStep {
   StepKind kind = StepKind::compute;
-  std::int32_t unit = -1;                     ///< of compute and repeat
-  std::vector<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
-  std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
+  std::int32_t unit = -1;                  ///< of compute and repeat
+  Growable<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
+  Growable<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
-  std::vector<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                   ///< of a repeat: its graph
+  Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
+  std::int32_t body = -1;                ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -7942,14 +8025,14 @@ struct PlanStep {
 
 /// The plan of one graph.
 struct GraphPlan {
-  std::vector<PlanValue> values;
-  std::vector<PlanStep> steps;
-  std::vector<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
-  std::vector<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  std::vector<double> numbers;          ///< by node: host scalars known when planning
-  std::vector<Shape> shapes;            ///< by node
-  std::int64_t arena_bytes = 0;         ///< scratch of this graph, the largest body's included
-  std::int64_t body_offset = 0;         ///< where bodies have their scratch in it
+  Growable<PlanValue> values;
+  Growable<PlanStep> steps;
+  Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
+  Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
+  Growable<double> numbers;          ///< by node: host scalars known when planning
+  Growable<Shape> shapes;            ///< by node
+  std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
+  std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
 };
 
 /// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
@@ -7996,13 +8079,13 @@ template <class Self> struct Communication {
 /// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
 struct Plan : Communication<Plan> {
   Mesh mesh{};
-  std::vector<GraphPlan> graphs;  ///< one for each graph of the program
+  Growable<GraphPlan> graphs;  ///< one for each graph of the program
 
   constexpr const GraphPlan& main() const { return graphs[0]; }
 
   /// Calls f(collective, times it runs).
   template <class F> constexpr void for_each_collective(F&& f) const {
-    std::vector<Occurrence> all;
+    Growable<Occurrence> all;
     collect(0, 1, all);
     for (const Occurrence& one : all) f(*one.collective, one.times);
   }
@@ -8025,7 +8108,7 @@ struct Plan : Communication<Plan> {
     std::int64_t times;
   };
   // Not a template: clang would not instantiate a recursive one in time for a constant expression.
-  constexpr void collect(int graph, std::int64_t times, std::vector<Occurrence>& all) const {
+  constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
       if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);
@@ -8063,10 +8146,10 @@ constexpr std::int64_t arena_bytes(std::int64_t bytes) {
 }
 
 /// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
-constexpr std::vector<int> by_decreasing_size(const std::vector<Lifetime>& blocks) {
+constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
   const std::size_t n = blocks.size();
   // With a value: clang can't evaluate libstdc++ 12's constructor that leaves it out.
-  std::vector<int> order(n, 0), merged(n, 0);
+  Growable<int> order(n, 0), merged(n, 0);
   for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
   const auto bytes = [&](int i) { return blocks[static_cast<std::size_t>(i)].bytes; };
   for (std::size_t width = 1; width < n; width *= 2) {
@@ -8085,10 +8168,10 @@ constexpr std::vector<int> by_decreasing_size(const std::vector<Lifetime>& block
 }  // namespace detail
 
 /// Most bytes alive at one step: no arena can be smaller.
-constexpr std::int64_t max_live_bytes(const std::vector<Lifetime>& blocks) {
+constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   int steps = 0;
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
-  std::vector<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
+  Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
   for (const Lifetime& block : blocks) {
     change[static_cast<std::size_t>(block.first)] += detail::arena_bytes(block.bytes);
     change[static_cast<std::size_t>(block.last) + 1] -= detail::arena_bytes(block.bytes);
@@ -8103,12 +8186,12 @@ constexpr std::int64_t max_live_bytes(const std::vector<Lifetime>& blocks) {
 
 /// Gives each block an offset, a multiple of 64, such that blocks alive at the same step never share a byte; returns
 /// the bytes of the arena that holds them all. The largest first, each into the tightest gap that holds it.
-constexpr std::int64_t assign_offsets(std::vector<Lifetime>& blocks) {
+constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks)
     if (block.bytes < 0 || block.first < 0 || block.last < block.first)
       fail(errc::graph_invalid, "[plan] lifetime: ", block.bytes, " bytes from step ", block.first, " to ", block.last);
   std::int64_t peak = 0;
-  std::vector<int> placed;  // ascending offset
+  Growable<int> placed;  // ascending offset
   placed.reserve(blocks.size());
   for (int index : detail::by_decreasing_size(blocks)) {
     Lifetime& block = blocks[static_cast<std::size_t>(index)];
@@ -8162,10 +8245,10 @@ namespace detail {
 constexpr std::int64_t device_scratch(const Plan& plan, int graph);
 
 /// The blocks of one device: intermediates, the scratch of bodies, and for the program itself arguments and results.
-constexpr std::vector<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
+constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
   const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
-  std::vector<Lifetime> blocks;
+  Growable<Lifetime> blocks;
   for (const PlanValue& value : graph.values) {
     if (value.role == ValueRole::argument && all) blocks.push_back({value.device_bytes, 0, last, 0});
     if (value.first_step < 0) continue;
@@ -8262,7 +8345,7 @@ class PlanText {
     const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
     return concat_text("%", v, " ", shape_text(value.dtype, value.shape), tessera::text(value.sharding, plan_.mesh));
   }
-  static std::string list_text(const std::vector<std::int32_t>& values) {
+  static std::string list_text(const Growable<std::int32_t>& values) {
     std::string text;
     for (std::int32_t v : values) text += concat_text(text.empty() ? "" : " ", v < 0 ? "-" : concat_text("%", v));
     return text;
@@ -8320,7 +8403,7 @@ class PlanText {
       std::uint16_t axes;
       std::int64_t count, payload, wire;
     };
-    std::vector<Total> totals;
+    Growable<Total> totals;
     plan_.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
       if (c.kind == Collective::slice) return;
       std::size_t t = 0;
@@ -8365,9 +8448,9 @@ namespace tessera {
 
 /// What is known of the nodes of one graph once the arguments' shapes are.
 struct GraphShapes {
-  std::vector<Shape> shapes;    ///< by node; empty for host scalars and repeats
-  std::vector<double> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;      ///< of a body: how often it runs
+  Growable<Shape> shapes;    ///< by node; empty for host scalars and repeats
+  Growable<double> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;   ///< of a body: how often it runs
 };
 
 namespace detail {
@@ -8455,14 +8538,14 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
 
 class ShapeInference {
  public:
-  constexpr ShapeInference(const ProgramView& program, const double* numbers, std::vector<GraphShapes>& found)
+  constexpr ShapeInference(const ProgramView& program, const double* numbers, Growable<GraphShapes>& found)
       : program_(program), numbers_(numbers), found_(found) {}
 
   constexpr void infer(int g, const Shape* arguments) {
     const GraphView graph = program_.graphs[g];
-    const std::vector<std::uint8_t> host = host_scalars(graph);
-    std::vector<Shape> shapes(static_cast<std::size_t>(graph.size));
-    std::vector<double> numbers(static_cast<std::size_t>(graph.size), 0);
+    const Growable<std::uint8_t> host = host_scalars(graph);
+    Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
+    Growable<double> numbers(static_cast<std::size_t>(graph.size), 0);
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
@@ -8486,13 +8569,13 @@ class ShapeInference {
  private:
   ProgramView program_;
   const double* numbers_;
-  std::vector<GraphShapes>& found_;
+  Growable<GraphShapes>& found_;
 
-  constexpr void infer_body(const GraphView& graph, int id, const std::vector<Shape>& shapes) {
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes) {
     const Node& node = graph[id];
     const Repeat repeat = Repeat::of(node);
     std::int64_t layers = -1;
-    std::vector<Shape> arguments;
+    Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
@@ -8522,17 +8605,17 @@ class ShapeInference {
 /// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
 /// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
 /// Errors: `shape_mismatch` from the rows, `structure` for stacked operands of different numbers of layers.
-constexpr std::vector<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
-                                                const double* numbers) {
-  std::vector<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const double* numbers) {
+  Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
   detail::ShapeInference(program, numbers, found).infer(0, arguments);
   return found;
 }
 
 /// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
 /// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
-inline void evaluate_numbers(const GraphView& graph, const std::vector<std::uint8_t>& host,
-                             const std::vector<Shape>& shapes, const double* arguments, std::vector<double>& values) {
+inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
+                             const double* arguments, Growable<double>& values) {
   for (int id = 0; id < graph.size; ++id)
     if (host[static_cast<std::size_t>(id)])
       values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments);
@@ -8591,8 +8674,9 @@ class Links {
   Growable<LinkDim> dims;
   Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
 
+  constexpr Links() = default;
   constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
-      : graph_(graph), found_(found) {
+      : graph_(graph), found_(&found) {
     const auto count = static_cast<std::size_t>(units.count);
     links.reserve(count);
     factors.reserve(4 * count);
@@ -8649,7 +8733,7 @@ class Links {
 
  private:
   GraphView graph_;
-  const GraphShapes& found_;
+  const GraphShapes* found_ = nullptr;
 
   constexpr void begin(int unit, UnitKind kind) {
     Link link;
@@ -8667,7 +8751,7 @@ class Links {
 
   constexpr void add_operand(int node, const DimFactors& rule, bool output) {
     const Link& link = links.back();
-    const Shape& shape = found_.shapes[static_cast<std::size_t>(node)];
+    const Shape& shape = found_->shapes[static_cast<std::size_t>(node)];
     LinkOperand operand;
     operand.node = node;
     operand.output = output;
@@ -8722,7 +8806,7 @@ class Links {
     }
     if (graph_[unit.root].op == Op::rearrange) {
       const Shape extents =
-          rows::factor_extents({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr});
+          rows::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
       for (int f = 0; f < link.factor_count; ++f)
         factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }
@@ -8800,9 +8884,9 @@ namespace tessera {
 
 /// How the values of one graph lie, as far as it is known.
 struct ValueShardings {
-  std::vector<Sharding> of;            ///< by node
-  std::vector<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
-  std::vector<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
+  Growable<Sharding> of;            ///< by node
+  Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
+  Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
 
   constexpr ValueShardings() = default;
   constexpr explicit ValueShardings(const GraphView& graph)
@@ -8836,7 +8920,7 @@ struct FactorClaim {
 /// where the value is only read by something other than an elementwise computation: it is gathered there.
 class ClaimList {
  public:
-  std::vector<FactorClaim> claims;
+  Growable<FactorClaim> claims;
 
   constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
 
@@ -8927,8 +9011,8 @@ class Propagation {
   const Mesh& mesh_;
   ValueShardings& values_;
   ClaimList claims_;
-  std::vector<std::int32_t> reader_begin_, readers_;
-  std::vector<std::uint8_t> dirty_, visited_;
+  Growable<std::int32_t> reader_begin_, readers_;
+  Growable<std::uint8_t> dirty_, visited_;
   bool changed_ = false;
 
   static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
@@ -8938,7 +9022,7 @@ class Propagation {
     for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
     for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
     readers_.assign(links_.operands.size(), 0);
-    std::vector<std::int32_t> next = reader_begin_;
+    Growable<std::int32_t> next = reader_begin_;
     for (std::size_t l = 0; l < links_.links.size(); ++l)
       for (int i = 0; i < links_.links[l].operand_count; ++i) {
         std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];
@@ -9100,19 +9184,19 @@ struct OutputRequest {
 class ShardingSolver {
  public:
   constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                           const std::vector<GraphShapes>& found)
+                           const Growable<GraphShapes>& found)
       : program_(program), units_(units), mesh_(mesh) {
     values.resize(static_cast<std::size_t>(program.graph_count));
     seeds_.resize(static_cast<std::size_t>(program.graph_count));
     for (int g = 0; g < program.graph_count; ++g) {
-      links.emplace_back(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]);
+      links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
       argument_nodes_.push_back(find_arguments(program.graphs[g]));
     }
     tie_carried();
   }
 
-  std::vector<ValueShardings> values;  ///< by graph
-  std::vector<Links> links;            ///< by graph
+  Growable<ValueShardings> values;  ///< by graph
+  Growable<Links> links;            ///< by graph
 
   /// `arguments` by argument of the program; `requests` by output, or null.
   constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
@@ -9151,14 +9235,14 @@ class ShardingSolver {
   ProgramView program_;
   const UnitsView* units_;
   const Mesh& mesh_;
-  std::vector<std::vector<std::int32_t>> argument_nodes_;
-  std::vector<ValueShardings> seeds_;
+  Growable<Growable<std::int32_t>> argument_nodes_;
+  Growable<ValueShardings> seeds_;
   static constexpr int max_rounds = 8;
 
   static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
 
-  static constexpr std::vector<std::int32_t> find_arguments(const GraphView& graph) {
-    std::vector<std::int32_t> nodes;
+  static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
+    Growable<std::int32_t> nodes;
     for (int id = 0; id < graph.size; ++id) {
       if (graph[id].op != Op::argument) continue;
       while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
@@ -9221,7 +9305,7 @@ class ShardingSolver {
   /// Readers may have drawn the two of a pair in two ways: the second follows the first.
   constexpr void settle_pairs(int g) {
     const GraphView graph = program_.graphs[g];
-    std::vector<Sharding>& of = values[size(g)].of;
+    Growable<Sharding>& of = values[size(g)].of;
     for (int id = 0; id < graph.size; ++id)
       if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
         of[size(id)] = of[size(graph.operand(id, 1))];
@@ -9303,13 +9387,13 @@ namespace detail {
 /// Finds how each result lies over the explicit axes from its operands alone, node by node.
 class ExplicitAxes {
  public:
-  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
+  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
                          unsigned axes)
       : program_(program), mesh_(mesh), found_(found), axes_(axes) {}
 
-  constexpr void check(int g, const std::vector<Sharding>& arguments) {
+  constexpr void check(int g, const Growable<Sharding>& arguments) {
     const GraphView graph = program_.graphs[g];
-    std::vector<Sharding> of;
+    Growable<Sharding> of;
     of.reserve(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
@@ -9336,9 +9420,9 @@ class ExplicitAxes {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const std::vector<GraphShapes>& found_;
+  const Growable<GraphShapes>& found_;
   unsigned axes_;
-  std::vector<std::vector<Sharding>> outputs_;  // by body
+  Growable<Growable<Sharding>> outputs_;  // by body
 
   constexpr Sharding explicit_part(const Sharding& sharding) const {
     Sharding part = replicated(sharding.rank);
@@ -9363,7 +9447,7 @@ class ExplicitAxes {
     return readers > 0 && readers == constraints;
   }
 
-  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const std::vector<Sharding>& of,
+  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
                                    const std::string& why, const Sharding& suggestion) const {
     std::string operands;
     for (int i = 0; i < graph[id].arity; ++i) {
@@ -9380,7 +9464,7 @@ class ExplicitAxes {
          spec_of(suggestion, mesh_).text(), ")");
   }
 
-  constexpr Sharding result(int g, const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+  constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& node = graph[id];
     const OpRow& row = row_of(node.op);
     Sharding made = replicated(node.rank);
@@ -9392,7 +9476,7 @@ class ExplicitAxes {
     const Shape extents = node.op == Op::rearrange
                               ? rows::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
-    std::vector<AxisList> axes(rule.kinds.size());
+    Growable<AxisList> axes(rule.kinds.size());
     int problem = -1;
     const char* why = "";
     const auto object = [&](const char* text) {
@@ -9447,17 +9531,17 @@ class ExplicitAxes {
     if (problem >= 0 && strict) fail_ambiguous(g, graph, id, of, why, made);
     return made;
   }
-  constexpr const std::vector<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const std::vector<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const Growable<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
     return n;
   }
 
-  constexpr void enter(const GraphView& graph, int id, const std::vector<Sharding>& of) {
+  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of) {
     const Repeat repeat = Repeat::of(graph[id]);
-    std::vector<Sharding> inside;
+    Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
       const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
       inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
@@ -9466,7 +9550,7 @@ class ExplicitAxes {
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
     check(graph[id].index(), inside);
   }
-  constexpr Sharding projected(const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+  constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
     const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
     if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
@@ -9480,8 +9564,8 @@ class ExplicitAxes {
 /// axes of its operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads
 /// the result. What gradients add follows the values, and is not checked. Errors: `policy`, with the operands, the
 /// reason, the line, and the call to write. Source: the rules are those of explicit axes ("sharding in types") in JAX.
-constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
-                                   const std::vector<Sharding>& arguments, unsigned axes) {
+constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
+                                   const Growable<Sharding>& arguments, unsigned axes) {
   detail::ExplicitAxes(program, mesh, found, axes).check(0, arguments);
 }
 
@@ -9598,7 +9682,7 @@ class PlanDiff {
   /// What is in both, in the same order, is left out: the longest such list there is.
   void add_lines() {
     const std::size_t n = before_.size(), m = after_.size();
-    std::vector<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: of the lines from i and from j on
+    Growable<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: of the lines from i and from j on
     const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return common[i * (m + 1) + j]; };
     for (std::size_t i = n; i-- > 0;)
       for (std::size_t j = m; j-- > 0;)
@@ -10878,7 +10962,7 @@ template <class Traced> struct TracedUnits {
 namespace tessera {
 
 /// How one unit computes: the mesh axes of each of its factors, no axis twice.
-using FactorAxes = std::vector<AxisList>;
+using FactorAxes = Growable<AxisList>;
 
 /// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
 /// every operand (a minor factor of a merged dim while the major is not full) is left unsharded.
@@ -11033,8 +11117,8 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
 /// invariant. Returns false when some result depends on them and is not linear; otherwise `linear` says of each result
 /// whether it does.
 constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int u,
-                            const std::vector<std::uint8_t>& partial, std::vector<Dependence>& scratch,
-                            std::vector<std::uint8_t>& linear) {
+                            const Growable<std::uint8_t>& partial, Growable<Dependence>& scratch,
+                            Growable<std::uint8_t>& linear) {
   const Unit& unit = units[u];
   for (int m = 0; m < unit.member_count; ++m) {
     const int id = units.members[unit.first_member + m];
@@ -11124,7 +11208,7 @@ namespace detail {
 /// Walks from one sharding to another, a collective at a time.
 class ReshardPath {
  public:
-  std::vector<CollectiveInfo> steps;
+  Growable<CollectiveInfo> steps;
 
   constexpr ReshardPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
       : shape_(shape), dtype_(dtype), mesh_(mesh), now_(from), to_(to) {
@@ -11408,12 +11492,12 @@ class ReshardPath {
 /// The collectives that take a value from one sharding to another; none when they are equal. Priorities don't count.
 /// Axes unreduced in `from` alone are reduced, first of all onto dims that `to` splits by them.
 /// Source: the order of steps is that of GSPMD's resharding: slice, permute, all_to_all, all_gather.
-constexpr std::vector<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh,
-                                                   const Sharding& from, const Sharding& to) {
+constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
+                                                const Sharding& to) {
   return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
 }
 
-constexpr std::int64_t wire_bytes(const std::vector<CollectiveInfo>& path) {
+constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   std::int64_t total = 0;
   for (const CollectiveInfo& step : path) total += step.wire_bytes;
   return total;
@@ -11444,11 +11528,11 @@ namespace tessera {
 /// nothing larger of it: the reduction then happens further down, where several may have become one.
 class Flow {
  public:
-  std::vector<FactorAxes> factors;        ///< by unit
-  std::vector<Sharding> produced;         ///< by node: as the unit that makes it leaves it
-  std::vector<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
-  std::vector<PartList> parts;            ///< by node: which parts of a partial value there are
-  std::vector<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
+  Growable<FactorAxes> factors;        ///< by unit
+  Growable<Sharding> produced;         ///< by node: as the unit that makes it leaves it
+  Growable<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
+  Growable<PartList> parts;            ///< by node: which parts of a partial value there are
+  Growable<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
 
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
                  const Mesh& mesh, const ValueShardings& values)
@@ -11489,10 +11573,10 @@ class Flow {
   const GraphShapes& found_;
   const Mesh& mesh_;
   const ValueShardings& values_;
-  std::vector<std::int32_t> readers_;
-  std::vector<std::int32_t> made_by_;  // by node: its unit
-  std::vector<std::uint8_t> partial_;
-  std::vector<Dependence> dependence_;
+  Growable<std::int32_t> readers_;
+  Growable<std::int32_t> made_by_;  // by node: its unit
+  Growable<std::uint8_t> partial_;
+  Growable<Dependence> dependence_;
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -11555,7 +11639,7 @@ class Flow {
   }
 
   /// Lets results that take over parts of unit u's inputs lack the parts that all of these lack.
-  constexpr void pass_parts(int u, const std::vector<std::uint8_t>& takes_over) {
+  constexpr void pass_parts(int u, const Growable<std::uint8_t>& takes_over) {
     const Unit& unit = units_[u];
     const PartList* common = nullptr;
     bool equal = true;
@@ -11589,7 +11673,7 @@ class Flow {
       axes |= own;
       partial += own != 0 ? 1 : 0;
     }
-    std::vector<std::uint8_t> linear;
+    Growable<std::uint8_t> linear;
     bool valid = partial > 1 && is_linear_in(graph_, units_, u, partial_, dependence_, linear);
     for (int o = 0; o < unit.output_count && valid; ++o) valid = linear[at(o)] != 0;
     bool alike = true;
@@ -11627,7 +11711,7 @@ class Flow {
       before += device_bytes(node);
     }
     if (axes == 0) return;
-    std::vector<std::uint8_t> linear;
+    Growable<std::uint8_t> linear;
     bool valid = is_linear_in(graph_, units_, u, partial_, dependence_, linear);
     std::int64_t after = 0;
     for (int o = 0; o < unit.output_count; ++o)
@@ -11711,7 +11795,7 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 /// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
 /// bodies.
-constexpr void place_values(GraphPlan& plan, const std::vector<GraphPlan>& plans) {
+constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
@@ -11720,8 +11804,8 @@ constexpr void place_values(GraphPlan& plan, const std::vector<GraphPlan>& plans
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
-  std::vector<Lifetime> blocks;
-  std::vector<std::size_t> owners;
+  Growable<Lifetime> blocks;
+  Growable<std::size_t> owners;
   for (std::size_t v = 0; v < plan.values.size(); ++v) {
     const PlanValue& value = plan.values[v];
     if (value.role != ValueRole::intermediate || value.first_step < 0) continue;
@@ -11871,9 +11955,8 @@ namespace detail {
 class GraphPlanner {
  public:
   constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                         const std::vector<GraphShapes>& found, const ShardingSolver& solver,
-                         const PlanOptions& options, int g, const OutputRequest* requests,
-                         std::vector<GraphPlan>& plans)
+                         const Growable<GraphShapes>& found, const ShardingSolver& solver, const PlanOptions& options,
+                         int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
       : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
         requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
         values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
@@ -11911,23 +11994,23 @@ class GraphPlanner {
   ProgramView program_;
   const UnitsView* all_units_;
   const Mesh& mesh_;
-  const std::vector<GraphShapes>& all_found_;
+  const Growable<GraphShapes>& all_found_;
   const ShardingSolver& solver_;
   const PlanOptions& options_;
   const OutputRequest* requests_;
-  std::vector<GraphPlan>& plans_;
+  Growable<GraphPlan>& plans_;
   GraphView graph_;
   UnitsView units_;
   const GraphShapes& found_;
   const ValueShardings& values_;
-  std::vector<std::uint8_t> host_;
+  Growable<std::uint8_t> host_;
   Flow flow_;
   int g_;
   GraphPlan made_;
-  std::vector<std::vector<std::int32_t>> versions_;  // by node: its values
-  std::vector<std::int32_t> required_;               // by node: the first output that it is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;    // by node: units that read it
-  std::vector<Shape> strides_;                       // by value: of the first shard
+  Growable<Growable<std::int32_t>> versions_;      // by node: its values
+  Growable<std::int32_t> required_;                // by node: the first output that it is, or -1
+  Growable<std::int32_t> reader_begin_, readers_;  // by node: units that read it
+  Growable<Shape> strides_;                        // by value: of the first shard
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
@@ -12032,12 +12115,12 @@ class GraphPlanner {
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
-    std::vector<CollectiveInfo> path;
+    Growable<CollectiveInfo> path;
     for (std::int32_t v : versions_[size(node)]) {
       const Sharding& from = value(v).sharding;
       if (lies_alike(from, target)) return v;
       if (target.unreduced & ~unsigned{from.unreduced}) continue;
-      std::vector<CollectiveInfo> found = reshard_path(shape(node), graph_[node].dtype, mesh_, from, target);
+      Growable<CollectiveInfo> found = reshard_path(shape(node), graph_[node].dtype, mesh_, from, target);
       const std::int64_t cost = wire_bytes(found);
       if (best >= 0 && (cost > best_cost || (cost == best_cost && found.size() >= best_count))) continue;
       best = v;
@@ -12241,7 +12324,7 @@ class GraphPlanner {
     const GraphView body_graph = program_.graphs[body];
     const int stacked_end = repeat.carried + repeat.stacked;
 
-    std::vector<OutputRequest> requests(size(body_graph.output_count));
+    Growable<OutputRequest> requests(size(body_graph.output_count));
     for (int k = 0; k < body_graph.output_count; ++k) {
       OutputRequest& request = requests[size(k)];
       const int outside = k < unit.output_count ? units_.output(u, k).node : -1;
@@ -12395,9 +12478,9 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
   if (argument_count < program.argument_count)
     fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, the program takes ",
          program.argument_count);
-  std::vector<Shape> shapes;
-  std::vector<Sharding> shardings;
-  std::vector<double> numbers;
+  Growable<Shape> shapes;
+  Growable<Sharding> shardings;
+  Growable<double> numbers;
   const auto count = static_cast<std::size_t>(argument_count);
   shapes.reserve(count);
   shardings.reserve(count);
@@ -12407,7 +12490,7 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     shardings.push_back(arguments[i].sharding);
     numbers.push_back(arguments[i].number);
   }
-  const std::vector<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
+  const Growable<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
   unsigned explicit_axes = 0;
   for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
   if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);
@@ -12539,7 +12622,7 @@ template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
-  std::vector<ArgumentInfo> infos;
+  Growable<ArgumentInfo> infos;
   infos.reserve((0 + ... + Leaves));
   const auto add = [&](const Abstract* leaves, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));
@@ -12576,7 +12659,7 @@ class PlanVerifier {
     const GraphPlan& plan = plan_.graphs[size(g)];
     require(plan.shapes.size() == size(program_.graphs[g].size) && plan.numbers.size() == plan.shapes.size(),
             "sizes by node");
-    std::vector<std::uint8_t> ready(plan.values.size(), 0);
+    Growable<std::uint8_t> ready(plan.values.size(), 0);
     for (std::size_t v = 0; v < plan.values.size(); ++v) {
       const PlanValue& value = plan.values[v];
       verify_value(plan, value);
@@ -12622,7 +12705,7 @@ class PlanVerifier {
     if (!holds) fail(errc::graph_invalid, "[plan] ", rule, ": graph ", graph_);
   }
 
-  static constexpr bool is_ready(const GraphPlan& plan, const std::vector<std::uint8_t>& ready, int v) {
+  static constexpr bool is_ready(const GraphPlan& plan, const Growable<std::uint8_t>& ready, int v) {
     while (plan.values[size(v)].role == ValueRole::view) v = plan.values[size(v)].view_of;
     return ready[size(v)] != 0;
   }

@@ -24,7 +24,7 @@ class UntypedProgram {
 
   /// Gives sum(y * weights) and its gradient with respect to the arguments so far; weights become the last argument.
   void output_gradients(tessera::Value y) {
-    std::vector<std::int32_t> sources;
+    tessera::Growable<std::int32_t> sources;
     for (const tessera::Value& v : arguments_)
       if (tessera::is_floating(v.dtype())) sources.push_back(v.id);
     const tessera::Value weights = argument(y.rank(), y.node().unit);

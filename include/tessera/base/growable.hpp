@@ -2,35 +2,56 @@
 #define TESSERA_BASE_GROWABLE_HPP
 
 #include <cstddef>
+#include <initializer_list>
+#include <new>
 #include <type_traits>
 #include <utility>
 
 namespace tessera {
 
-/// A growing array of plain values for constant expressions, where std::vector takes several times as many of the steps
-/// that compilers bound. The interface is a part of std::vector's.
+namespace detail {
+/// What growing and copying come to at run time, compiled once for all types: `used` bytes of `old` in new memory.
+[[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
+  void* const made = ::operator new(bytes);
+  if (used > 0) __builtin_memcpy(made, old, used);
+  return made;
+}
+}  // namespace detail
+
+/// A growing array for the constant expressions of the library. std::vector takes several times as many of the steps
+/// that compilers bound, and several times as much machine code for what plans at run time: here growth is one function
+/// for all plain types. The interface is a part of std::vector's; spare items are T{} when T is not plain.
 template <class T> class Growable {
-  static_assert(std::is_trivially_copyable_v<T>);
+  static constexpr bool plain = std::is_trivially_copyable_v<T>;
 
  public:
   using value_type = T;
 
   constexpr Growable() = default;
   /// n values, all T{}.
-  constexpr explicit Growable(std::size_t n) : data_(n > 0 ? new T[n]{} : nullptr), size_(n), capacity_(n) {}
-  constexpr Growable(const Growable& other) : Growable(other.size_) {
-    for (std::size_t i = 0; i < size_; ++i) data_[i] = other.data_[i];
+  constexpr explicit Growable(std::size_t n) { resize(n); }
+  constexpr Growable(std::size_t n, const T& value) { resize(n, value); }
+  constexpr Growable(std::initializer_list<T> list) {
+    reserve(list.size());
+    for (const T& value : list) data_[size_++] = value;
+  }
+  constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
+    if (size_ > 0) data_ = copy_of(other.data_, size_, size_);
   }
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
   constexpr Growable& operator=(Growable other) noexcept {
+    swap(other);
+    return *this;
+  }
+  constexpr ~Growable() { free(); }
+
+  constexpr void swap(Growable& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
-    return *this;
   }
-  constexpr ~Growable() { delete[] data_; }
 
   constexpr std::size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }
@@ -42,25 +63,88 @@ template <class T> class Growable {
   constexpr const T* end() const { return data_ + size_; }
   constexpr T& operator[](std::size_t i) { return data_[i]; }
   constexpr const T& operator[](std::size_t i) const { return data_[i]; }
+  constexpr T& front() { return data_[0]; }
+  constexpr const T& front() const { return data_[0]; }
   constexpr T& back() { return data_[size_ - 1]; }
   constexpr const T& back() const { return data_[size_ - 1]; }
 
-  constexpr void push_back(const T& value) {
-    const T copy = value;  // it may be one of the items
-    if (size_ == capacity_) reserve(size_ < 32 ? 64 : size_ * 2);
-    data_[size_++] = copy;
+  // Out of line: a plan is made once a program, and each of these would be in it a hundred times.
+  [[gnu::noinline]] constexpr void push_back(const T& value) {
+    if (size_ == capacity_) {
+      T copy = value;  // it may be one of the items
+      grow();
+      data_[size_++] = std::move(copy);
+    } else {
+      data_[size_++] = value;
+    }
   }
+  constexpr void push_back(T&& value)
+    requires(!plain)
+  {
+    T taken = std::move(value);
+    if (size_ == capacity_) grow();
+    data_[size_++] = std::move(taken);
+  }
+  constexpr T& emplace_back() {
+    push_back(T{});
+    return back();
+  }
+  constexpr void pop_back() { data_[--size_] = T{}; }
   constexpr void reserve(std::size_t n) {
-    if (n <= capacity_) return;
-    T* grown = new T[n]{};
-    for (std::size_t i = 0; i < size_; ++i) grown[i] = data_[i];
-    delete[] data_;
+    if (n > capacity_) reallocate(n);
+  }
+  constexpr void resize(std::size_t n) { resize(n, T{}); }
+  [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
+    reserve(n);
+    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
+    if constexpr (!plain)
+      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
+    size_ = n;
+  }
+  constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
+  constexpr void clear() { size_ = 0; }
+
+  friend constexpr bool operator==(const Growable& a, const Growable& b) {
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (!(a.data_[i] == b.data_[i])) return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
+
+  /// The first `used` items of `items` in memory for n.
+  static constexpr T* copy_of(const T* items, std::size_t used, std::size_t n) {
+    if constexpr (plain)
+      if (!std::is_constant_evaluated())
+        return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
+    T* const made = new T[n]{};
+    for (std::size_t i = 0; i < used; ++i) made[i] = items[i];
+    return made;
+  }
+  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
+    if constexpr (plain) {
+      return copy_of(static_cast<const T*>(items), used, n);
+    } else {
+      T* const made = new T[n]{};
+      for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
+      return made;
+    }
+  }
+  [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
+    T* const grown = copy_of(data_, size_, n);
+    free();
     data_ = grown;
     capacity_ = n;
   }
-  constexpr void clear() { size_ = 0; }
+  constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
+  constexpr void free() {
+    if constexpr (plain)
+      if (!std::is_constant_evaluated()) return ::operator delete(data_);
+    delete[] data_;
+  }
 
- private:
   T* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
 };

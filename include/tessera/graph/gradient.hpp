@@ -2,8 +2,8 @@
 #define TESSERA_GRAPH_GRADIENT_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/row.hpp>
 #include <tessera/graph/value.hpp>
 
@@ -17,8 +17,8 @@ class Gradient {
   struct Sweep {
     Module* module;
     int graph;
-    std::vector<std::int32_t> cotangents;
-    std::vector<std::uint8_t> wanted;
+    Growable<std::int32_t> cotangents;
+    Growable<std::uint8_t> wanted;
   };
 
   constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
@@ -100,10 +100,10 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
 }
 
 /// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.
-constexpr Gradient::Sweep make_sweep(Module& module, int graph, const std::vector<std::int32_t>& sources) {
+constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<std::int32_t>& sources) {
   const Graph& g = module.graph(graph);
-  Gradient::Sweep sweep{&module, graph, std::vector<std::int32_t>(g.nodes.size(), -1),
-                        std::vector<std::uint8_t>(g.nodes.size(), 0)};
+  Gradient::Sweep sweep{&module, graph, Growable<std::int32_t>(g.nodes.size(), -1),
+                        Growable<std::uint8_t>(g.nodes.size(), 0)};
   for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
   for (int id = 0; id < g.size(); ++id) {
     const Node& node = g[id];
@@ -120,11 +120,11 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const std::vecto
 
 /// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
 /// the full shape of the source. A source that the loss does not depend on gets zeros.
-constexpr std::vector<std::int32_t> differentiate(Value loss, const std::vector<std::int32_t>& sources) {
+constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
   Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
   sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
   run_sweep(sweep);
-  std::vector<std::int32_t> gradients;
+  Growable<std::int32_t> gradients;
   for (std::int32_t id : sources) {
     const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
     const Value source = loss.with(id);

@@ -85,7 +85,7 @@ class Graph {
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   std::vector<Graph> graphs = std::vector<Graph>(1);
-  std::vector<PartitionSpec> specs;  ///< of the constraint nodes
+  Growable<PartitionSpec> specs;  ///< of the constraint nodes
 
   constexpr Graph& main() { return graphs[0]; }
   constexpr const Graph& main() const { return graphs[0]; }

@@ -2,8 +2,8 @@
 #define TESSERA_GRAPH_REPEAT_GRADIENT_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/gradient.hpp>
 
 namespace tessera {
@@ -61,15 +61,15 @@ class RepeatGradient {
   Repeat shape_;
   int forward_size_;
   int copy_ = 0, backward_ = 0;
-  std::vector<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
-  std::vector<int> cotangent_output_;         // body outputs whose cotangent flows in...
-  std::vector<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
-  std::vector<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
-  std::vector<int> summed_;                   // invariants that want a gradient
-  std::vector<int> stacked_grad_;             // stacked arguments that want a gradient
-  std::vector<std::uint8_t> needed_;
-  std::vector<int> used_stacked_, used_invariant_;
-  std::vector<std::int32_t> residual_;  // forward nodes kept for every layer
+  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  Growable<int> summed_;                   // invariants that want a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
+  Growable<std::uint8_t> needed_;
+  Growable<int> used_stacked_, used_invariant_;
+  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
@@ -96,7 +96,7 @@ class RepeatGradient {
       cotangent_output_.push_back(k);
       cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
     }
-    std::vector<std::int32_t> sources;
+    Growable<std::int32_t> sources;
     for (int i = 0; i < argument_count(); ++i)
       if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
           id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
@@ -164,10 +164,10 @@ class RepeatGradient {
     backward_ = module_.add_graph();
     const Graph& copy = module_.graph(copy_);
     Graph& made = module_.graph(backward_);
-    std::vector<std::int32_t> to(copy.nodes.size(), -1);
+    Growable<std::int32_t> to(copy.nodes.size(), -1);
     int next = 0;
     auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
-    std::vector<std::int32_t> sums;
+    Growable<std::int32_t> sums;
     for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
       if (cotangent_output_[k] < carried())
         to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
@@ -184,7 +184,7 @@ class RepeatGradient {
       const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
       to[static_cast<std::size_t>(id)] = argument(id);
     }
-    std::vector<std::int32_t> operands;
+    Growable<std::int32_t> operands;
     for (int id = 0; id < copy.size(); ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
       operands.clear();
@@ -210,8 +210,8 @@ class RepeatGradient {
   constexpr void connect() {
     const int outer = r_.y().graph;
     const Value self = r_.y();
-    std::vector<std::int32_t> operands;
-    std::vector<int> carried_targets;
+    Growable<std::int32_t> operands;
+    Growable<int> carried_targets;
     for (int i = 0; i < carried(); ++i)
       if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
         const Value given = r_.output_cotangent(i);

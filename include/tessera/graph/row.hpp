@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/graph/node.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -52,7 +52,7 @@ struct DimFactors {
 /// Sharding rule of one operation: its factors, and the dims they stand behind.
 struct FactorRule {
   InlineVector<FactorKind, 32> kinds;
-  std::vector<DimFactors> operands;
+  Growable<DimFactors> operands;
   DimFactors result;
 
   constexpr int add(FactorKind kind) {
@@ -109,8 +109,8 @@ constexpr bool is_host_source(Op op) {
 }
 
 /// Marks the host scalars of a graph.
-constexpr std::vector<std::uint8_t> host_scalars(const GraphView& graph) {
-  std::vector<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
+constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
+  Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/row.hpp>
 #include <tessera/graph/value.hpp>
 
@@ -66,7 +67,7 @@ class PadsToConcat {
     if (!valid_ || parts_.size() < 2) return -1;
     const std::int64_t extent = static_extent(graph_, like_, dim_);
     if (extent < 0) return -1;
-    std::vector<std::int32_t> ordered;
+    Growable<std::int32_t> ordered;
     std::int64_t covered = 0;
     while (covered < extent) {
       std::size_t at = 0;
@@ -94,7 +95,7 @@ class PadsToConcat {
   int dim_;
   int like_;
   bool valid_ = true;
-  std::vector<Part> parts_;
+  Growable<Part> parts_;
 
   constexpr void collect(int id) {
     const Node& node = graph_[id];
@@ -173,7 +174,7 @@ constexpr Graph compact(const Graph& graph) {
 /// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
 constexpr void simplify(Module& module) {
   std::vector<Graph> made;
-  std::vector<int> body_of{0};  // old index of each kept graph
+  Growable<int> body_of{0};  // old index of each kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
     Graph graph = detail::rebuild(module.graph(body_of[g]), left_dead);

@@ -2,8 +2,8 @@
 #define TESSERA_GRAPH_STACK_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/repeat_gradient.hpp>
 #include <tessera/graph/tree.hpp>
 
@@ -13,7 +13,7 @@ namespace detail {
 
 /// Lists the values behind the placeholders of a traced structure.
 struct CollectValues {
-  std::vector<Value> values;
+  Growable<Value> values;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<std::remove_const_t<Leaf>>)
       values.push_back(leaf.value);
@@ -70,7 +70,7 @@ constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
   Module* module = x.value.module;
   const int outer = x.value.graph;
 
-  std::vector<std::int32_t> operands{x.value.id};
+  Growable<std::int32_t> operands{x.value.id};
   detail::CollectValues stacked, invariant;
   for_each_leaf(layers_.front(), stacked);
   (for_each_leaf(extra, invariant), ...);

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <tuple>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/trace.hpp>
 
 namespace tessera {
@@ -13,7 +13,7 @@ namespace tessera {
 namespace detail {
 
 struct CollectSources {
-  std::vector<std::int32_t> ids;
+  Growable<std::int32_t> ids;
   Value context{};
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
@@ -34,7 +34,7 @@ struct CollectSources {
 
 /// Replaces tensors by their gradients. What has none, a size, a number or an integer tensor, stays what it was.
 struct ReplaceLeaves {
-  const std::vector<std::int32_t>& ids;
+  const Growable<std::int32_t>& ids;
   Value context;
   std::size_t next = 0;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
@@ -76,7 +76,7 @@ template <class F> constexpr auto value_and_grad(F f) {
                   "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
-    const std::vector<std::int32_t> gradients = differentiate(loss.value, sources.ids);
+    const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);
     auto gradient = first;
     detail::ReplaceLeaves replace{gradients, loss.value};
     for_each_leaf(gradient, replace);

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/attention_form.hpp>
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/row_entry.hpp>
@@ -136,7 +137,7 @@ constexpr void attention_second_gradient(Gradient& r) {
     const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
     written = dense.of_scores(weights * (each - mean), form.of);
   }
-  std::vector<std::int32_t> operands;
+  Growable<std::int32_t> operands;
   for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
   Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
   sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;

@@ -3,9 +3,9 @@
 
 #include <tuple>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/expr.hpp>
 #include <tessera/graph/value.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -72,7 +72,7 @@ struct AdamWStep {
 template <class Model>
 constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                      const optim::AdamW& config = {}, Here at = Here::current()) {
-  const std::vector<Value> any = optim::detail::parameters_of(model);
+  const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[adamw] model: it has no floating tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
   const optim::detail::AdamWStep of[] = {step.as(DType::f32), step.as(DType::f64)};

@@ -2,10 +2,10 @@
 #define TESSERA_OPTIM_CLIP_HPP
 
 #include <tuple>
-#include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/expr.hpp>
 #include <tessera/graph/value.hpp>
 #include <tessera/ops/constraint.hpp>
@@ -17,7 +17,7 @@ namespace tessera {
 namespace optim::detail {
 
 /// The sum of the squares of all elements of all tensors, layers of stacks included; in double when one of them is.
-constexpr Value sum_of_squares(const std::vector<Value>& values, Source source) {
+constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating tensor");
   DType wide = DType::f32;
   for (const Value& v : values)

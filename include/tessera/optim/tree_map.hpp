@@ -7,10 +7,10 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/tree.hpp>
 #include <tessera/graph/value.hpp>
 
@@ -31,7 +31,7 @@ template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = is_f
 
 /// Lists the values of the floating tensors of a traced model. Those of a Stack have the layers as their first dim.
 struct CollectParameters {
-  std::vector<Value> values;
+  Growable<Value> values;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
       const Value value = value_of(leaf);
@@ -44,7 +44,7 @@ struct CollectParameters {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
-template <class Model> constexpr std::vector<Value> parameters_of(const Model& model) {
+template <class Model> constexpr Growable<Value> parameters_of(const Model& model) {
   CollectParameters collect;
   for_each_leaf(model, collect);
   return collect.values;
@@ -53,8 +53,8 @@ template <class Model> constexpr std::vector<Value> parameters_of(const Model& m
 /// Calls f on the corresponding values of several models, and keeps what it gives: `Outputs` values for each tensor.
 template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters {
   F& f;
-  const std::array<std::vector<Value>, Inputs>& inputs;
-  std::array<std::vector<Value>, Outputs> outputs{};
+  const std::array<Growable<Value>, Inputs>& inputs;
+  std::array<Growable<Value>, Outputs> outputs{};
   std::size_t next = 0;
 
   template <class Leaf> constexpr void leaf(Leaf&) {
@@ -93,7 +93,7 @@ template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters
 
 /// Puts values in the place of the floating tensors of a traced model.
 struct ReplaceParameters {
-  const std::vector<Value>& values;
+  const Growable<Value>& values;
   std::size_t next = 0;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (is_parameter_v<Leaf>) leaf = Leaf(values[next++]);
@@ -102,7 +102,7 @@ struct ReplaceParameters {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
-template <class Model> constexpr Model with_parameters(Model model, const std::vector<Value>& values) {
+template <class Model> constexpr Model with_parameters(Model model, const Growable<Value>& values) {
   ReplaceParameters replace{values};
   for_each_leaf(model, replace);
   return model;
@@ -136,9 +136,9 @@ template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
   using Count = detail::OutputCount<F, std::make_index_sequence<1 + sizeof...(Rest)>>;
-  const std::array<std::vector<Value>, 1 + sizeof...(Rest)> inputs{detail::parameters_of(first),
-                                                                   detail::parameters_of(rest)...};
-  for (const std::vector<Value>& list : inputs)
+  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{detail::parameters_of(first),
+                                                                detail::parameters_of(rest)...};
+  for (const Growable<Value>& list : inputs)
     if (list.size() != inputs[0].size())
       fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
   detail::MapParameters<F, 1 + sizeof...(Rest), Count::value> map{f, inputs};

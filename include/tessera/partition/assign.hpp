@@ -2,15 +2,15 @@
 #define TESSERA_PARTITION_ASSIGN_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/parts.hpp>
 #include <tessera/partition/propagate.hpp>
 
 namespace tessera {
 
 /// How one unit computes: the mesh axes of each of its factors, no axis twice.
-using FactorAxes = std::vector<AxisList>;
+using FactorAxes = Growable<AxisList>;
 
 /// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
 /// every operand (a minor factor of a merged dim while the major is not full) is left unsharded.

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/program.hpp>
 #include <tessera/graph/units.hpp>
 #include <tessera/ops/rows.hpp>
@@ -68,7 +68,7 @@ class PlanText {
     const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
     return concat_text("%", v, " ", shape_text(value.dtype, value.shape), tessera::text(value.sharding, plan_.mesh));
   }
-  static std::string list_text(const std::vector<std::int32_t>& values) {
+  static std::string list_text(const Growable<std::int32_t>& values) {
     std::string text;
     for (std::int32_t v : values) text += concat_text(text.empty() ? "" : " ", v < 0 ? "-" : concat_text("%", v));
     return text;
@@ -126,7 +126,7 @@ class PlanText {
       std::uint16_t axes;
       std::int64_t count, payload, wire;
     };
-    std::vector<Total> totals;
+    Growable<Total> totals;
     plan_.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
       if (c.kind == Collective::slice) return;
       std::size_t t = 0;

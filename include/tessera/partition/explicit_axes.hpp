@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/program.hpp>
 #include <tessera/ops/row_entry.hpp>
 #include <tessera/ops/rows.hpp>
@@ -20,13 +20,13 @@ namespace detail {
 /// Finds how each result lies over the explicit axes from its operands alone, node by node.
 class ExplicitAxes {
  public:
-  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
+  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
                          unsigned axes)
       : program_(program), mesh_(mesh), found_(found), axes_(axes) {}
 
-  constexpr void check(int g, const std::vector<Sharding>& arguments) {
+  constexpr void check(int g, const Growable<Sharding>& arguments) {
     const GraphView graph = program_.graphs[g];
-    std::vector<Sharding> of;
+    Growable<Sharding> of;
     of.reserve(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
@@ -53,9 +53,9 @@ class ExplicitAxes {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const std::vector<GraphShapes>& found_;
+  const Growable<GraphShapes>& found_;
   unsigned axes_;
-  std::vector<std::vector<Sharding>> outputs_;  // by body
+  Growable<Growable<Sharding>> outputs_;  // by body
 
   constexpr Sharding explicit_part(const Sharding& sharding) const {
     Sharding part = replicated(sharding.rank);
@@ -80,7 +80,7 @@ class ExplicitAxes {
     return readers > 0 && readers == constraints;
   }
 
-  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const std::vector<Sharding>& of,
+  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
                                    const std::string& why, const Sharding& suggestion) const {
     std::string operands;
     for (int i = 0; i < graph[id].arity; ++i) {
@@ -97,7 +97,7 @@ class ExplicitAxes {
          spec_of(suggestion, mesh_).text(), ")");
   }
 
-  constexpr Sharding result(int g, const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+  constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& node = graph[id];
     const OpRow& row = row_of(node.op);
     Sharding made = replicated(node.rank);
@@ -109,7 +109,7 @@ class ExplicitAxes {
     const Shape extents = node.op == Op::rearrange
                               ? rows::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
-    std::vector<AxisList> axes(rule.kinds.size());
+    Growable<AxisList> axes(rule.kinds.size());
     int problem = -1;
     const char* why = "";
     const auto object = [&](const char* text) {
@@ -164,17 +164,17 @@ class ExplicitAxes {
     if (problem >= 0 && strict) fail_ambiguous(g, graph, id, of, why, made);
     return made;
   }
-  constexpr const std::vector<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const std::vector<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const Growable<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
     return n;
   }
 
-  constexpr void enter(const GraphView& graph, int id, const std::vector<Sharding>& of) {
+  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of) {
     const Repeat repeat = Repeat::of(graph[id]);
-    std::vector<Sharding> inside;
+    Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
       const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
       inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
@@ -183,7 +183,7 @@ class ExplicitAxes {
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
     check(graph[id].index(), inside);
   }
-  constexpr Sharding projected(const GraphView& graph, int id, const std::vector<Sharding>& of) const {
+  constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
     const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
     if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
@@ -197,8 +197,8 @@ class ExplicitAxes {
 /// axes of its operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads
 /// the result. What gradients add follows the values, and is not checked. Errors: `policy`, with the operands, the
 /// reason, the line, and the call to write. Source: the rules are those of explicit axes ("sharding in types") in JAX.
-constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const std::vector<GraphShapes>& found,
-                                   const std::vector<Sharding>& arguments, unsigned axes) {
+constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
+                                   const Growable<Sharding>& arguments, unsigned axes) {
   detail::ExplicitAxes(program, mesh, found, axes).check(0, arguments);
 }
 

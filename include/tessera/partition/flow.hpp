@@ -2,8 +2,8 @@
 #define TESSERA_PARTITION_FLOW_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/assign.hpp>
 #include <tessera/partition/linear.hpp>
 #include <tessera/partition/reshard_path.hpp>
@@ -17,11 +17,11 @@ namespace tessera {
 /// nothing larger of it: the reduction then happens further down, where several may have become one.
 class Flow {
  public:
-  std::vector<FactorAxes> factors;        ///< by unit
-  std::vector<Sharding> produced;         ///< by node: as the unit that makes it leaves it
-  std::vector<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
-  std::vector<PartList> parts;            ///< by node: which parts of a partial value there are
-  std::vector<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
+  Growable<FactorAxes> factors;        ///< by unit
+  Growable<Sharding> produced;         ///< by node: as the unit that makes it leaves it
+  Growable<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
+  Growable<PartList> parts;            ///< by node: which parts of a partial value there are
+  Growable<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
 
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
                  const Mesh& mesh, const ValueShardings& values)
@@ -62,10 +62,10 @@ class Flow {
   const GraphShapes& found_;
   const Mesh& mesh_;
   const ValueShardings& values_;
-  std::vector<std::int32_t> readers_;
-  std::vector<std::int32_t> made_by_;  // by node: its unit
-  std::vector<std::uint8_t> partial_;
-  std::vector<Dependence> dependence_;
+  Growable<std::int32_t> readers_;
+  Growable<std::int32_t> made_by_;  // by node: its unit
+  Growable<std::uint8_t> partial_;
+  Growable<Dependence> dependence_;
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -128,7 +128,7 @@ class Flow {
   }
 
   /// Lets results that take over parts of unit u's inputs lack the parts that all of these lack.
-  constexpr void pass_parts(int u, const std::vector<std::uint8_t>& takes_over) {
+  constexpr void pass_parts(int u, const Growable<std::uint8_t>& takes_over) {
     const Unit& unit = units_[u];
     const PartList* common = nullptr;
     bool equal = true;
@@ -162,7 +162,7 @@ class Flow {
       axes |= own;
       partial += own != 0 ? 1 : 0;
     }
-    std::vector<std::uint8_t> linear;
+    Growable<std::uint8_t> linear;
     bool valid = partial > 1 && is_linear_in(graph_, units_, u, partial_, dependence_, linear);
     for (int o = 0; o < unit.output_count && valid; ++o) valid = linear[at(o)] != 0;
     bool alike = true;
@@ -200,7 +200,7 @@ class Flow {
       before += device_bytes(node);
     }
     if (axes == 0) return;
-    std::vector<std::uint8_t> linear;
+    Growable<std::uint8_t> linear;
     bool valid = is_linear_in(graph_, units_, u, partial_, dependence_, linear);
     std::int64_t after = 0;
     for (int o = 0; o < unit.output_count; ++o)

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/flow.hpp>
 #include <tessera/partition/place_values.hpp>
 #include <tessera/partition/plan.hpp>
@@ -40,9 +40,8 @@ namespace detail {
 class GraphPlanner {
  public:
   constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                         const std::vector<GraphShapes>& found, const ShardingSolver& solver,
-                         const PlanOptions& options, int g, const OutputRequest* requests,
-                         std::vector<GraphPlan>& plans)
+                         const Growable<GraphShapes>& found, const ShardingSolver& solver, const PlanOptions& options,
+                         int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
       : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
         requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
         values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
@@ -80,23 +79,23 @@ class GraphPlanner {
   ProgramView program_;
   const UnitsView* all_units_;
   const Mesh& mesh_;
-  const std::vector<GraphShapes>& all_found_;
+  const Growable<GraphShapes>& all_found_;
   const ShardingSolver& solver_;
   const PlanOptions& options_;
   const OutputRequest* requests_;
-  std::vector<GraphPlan>& plans_;
+  Growable<GraphPlan>& plans_;
   GraphView graph_;
   UnitsView units_;
   const GraphShapes& found_;
   const ValueShardings& values_;
-  std::vector<std::uint8_t> host_;
+  Growable<std::uint8_t> host_;
   Flow flow_;
   int g_;
   GraphPlan made_;
-  std::vector<std::vector<std::int32_t>> versions_;  // by node: its values
-  std::vector<std::int32_t> required_;               // by node: the first output that it is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;    // by node: units that read it
-  std::vector<Shape> strides_;                       // by value: of the first shard
+  Growable<Growable<std::int32_t>> versions_;      // by node: its values
+  Growable<std::int32_t> required_;                // by node: the first output that it is, or -1
+  Growable<std::int32_t> reader_begin_, readers_;  // by node: units that read it
+  Growable<Shape> strides_;                        // by value: of the first shard
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
@@ -201,12 +200,12 @@ class GraphPlanner {
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
-    std::vector<CollectiveInfo> path;
+    Growable<CollectiveInfo> path;
     for (std::int32_t v : versions_[size(node)]) {
       const Sharding& from = value(v).sharding;
       if (lies_alike(from, target)) return v;
       if (target.unreduced & ~unsigned{from.unreduced}) continue;
-      std::vector<CollectiveInfo> found = reshard_path(shape(node), graph_[node].dtype, mesh_, from, target);
+      Growable<CollectiveInfo> found = reshard_path(shape(node), graph_[node].dtype, mesh_, from, target);
       const std::int64_t cost = wire_bytes(found);
       if (best >= 0 && (cost > best_cost || (cost == best_cost && found.size() >= best_count))) continue;
       best = v;
@@ -410,7 +409,7 @@ class GraphPlanner {
     const GraphView body_graph = program_.graphs[body];
     const int stacked_end = repeat.carried + repeat.stacked;
 
-    std::vector<OutputRequest> requests(size(body_graph.output_count));
+    Growable<OutputRequest> requests(size(body_graph.output_count));
     for (int k = 0; k < body_graph.output_count; ++k) {
       OutputRequest& request = requests[size(k)];
       const int outside = k < unit.output_count ? units_.output(u, k).node : -1;

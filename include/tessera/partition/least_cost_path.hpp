@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/reshard_path.hpp>
 
 namespace tessera {
@@ -14,7 +14,7 @@ namespace detail {
 /// Dijkstra's search over all shardings of a tensor: bytes on the wire first, then the number of collectives.
 class LeastCostPath {
  public:
-  std::vector<CollectiveInfo> steps;
+  Growable<CollectiveInfo> steps;
 
   LeastCostPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
       : shape_(shape), dtype_(dtype), mesh_(mesh), to_(to.without_priority()) {
@@ -56,7 +56,7 @@ class LeastCostPath {
   DType dtype_;
   const Mesh& mesh_;
   Sharding to_;
-  std::vector<Place> places_;
+  Growable<Place> places_;
 
   static std::size_t size(int i) { return static_cast<std::size_t>(i); }
   std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, dtype_); }
@@ -93,9 +93,9 @@ class LeastCostPath {
     reach(sharding, cost, at, made);
   }
   void collect(int at) {
-    std::vector<CollectiveInfo> reversed;
+    Growable<CollectiveInfo> reversed;
     for (; places_[size(at)].before >= 0; at = places_[size(at)].before) reversed.push_back(places_[size(at)].step);
-    steps.assign(reversed.rbegin(), reversed.rend());
+    for (std::size_t i = reversed.size(); i > 0; --i) steps.push_back(reversed[i - 1]);
   }
 
   void slices(const Sharding& s, int at) {
@@ -184,8 +184,8 @@ class LeastCostPath {
 /// The collectives between two shardings that send the fewest bytes there are, and among those the fewest. It looks at
 /// every sharding on the way, so plans, which have to be made in no time, use reshard_path instead; on meshes of more
 /// than three axes, or of tensors of more than four dims, so does this.
-inline std::vector<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh,
-                                                   const Sharding& from, const Sharding& to) {
+inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
+                                                const Sharding& to) {
   if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
   return detail::LeastCostPath(shape, dtype, mesh, from, to).steps;
 }

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 
 namespace tessera {
 
@@ -28,10 +28,10 @@ constexpr std::int64_t arena_bytes(std::int64_t bytes) {
 }
 
 /// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
-constexpr std::vector<int> by_decreasing_size(const std::vector<Lifetime>& blocks) {
+constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
   const std::size_t n = blocks.size();
   // With a value: clang can't evaluate libstdc++ 12's constructor that leaves it out.
-  std::vector<int> order(n, 0), merged(n, 0);
+  Growable<int> order(n, 0), merged(n, 0);
   for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
   const auto bytes = [&](int i) { return blocks[static_cast<std::size_t>(i)].bytes; };
   for (std::size_t width = 1; width < n; width *= 2) {
@@ -50,10 +50,10 @@ constexpr std::vector<int> by_decreasing_size(const std::vector<Lifetime>& block
 }  // namespace detail
 
 /// Most bytes alive at one step: no arena can be smaller.
-constexpr std::int64_t max_live_bytes(const std::vector<Lifetime>& blocks) {
+constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   int steps = 0;
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
-  std::vector<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
+  Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
   for (const Lifetime& block : blocks) {
     change[static_cast<std::size_t>(block.first)] += detail::arena_bytes(block.bytes);
     change[static_cast<std::size_t>(block.last) + 1] -= detail::arena_bytes(block.bytes);
@@ -68,12 +68,12 @@ constexpr std::int64_t max_live_bytes(const std::vector<Lifetime>& blocks) {
 
 /// Gives each block an offset, a multiple of 64, such that blocks alive at the same step never share a byte; returns
 /// the bytes of the arena that holds them all. The largest first, each into the tightest gap that holds it.
-constexpr std::int64_t assign_offsets(std::vector<Lifetime>& blocks) {
+constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks)
     if (block.bytes < 0 || block.first < 0 || block.last < block.first)
       fail(errc::graph_invalid, "[plan] lifetime: ", block.bytes, " bytes from step ", block.first, " to ", block.last);
   std::int64_t peak = 0;
-  std::vector<int> placed;  // ascending offset
+  Growable<int> placed;  // ascending offset
   placed.reserve(blocks.size());
   for (int index : detail::by_decreasing_size(blocks)) {
     Lifetime& block = blocks[static_cast<std::size_t>(index)];

@@ -2,8 +2,8 @@
 #define TESSERA_PARTITION_LINEAR_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/units.hpp>
 #include <tessera/ops/rows.hpp>
 
@@ -53,8 +53,8 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
 /// invariant. Returns false when some result depends on them and is not linear; otherwise `linear` says of each result
 /// whether it does.
 constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int u,
-                            const std::vector<std::uint8_t>& partial, std::vector<Dependence>& scratch,
-                            std::vector<std::uint8_t>& linear) {
+                            const Growable<std::uint8_t>& partial, Growable<Dependence>& scratch,
+                            Growable<std::uint8_t>& linear) {
   const Unit& unit = units[u];
   for (int m = 0; m < unit.member_count; ++m) {
     const int id = units.members[unit.first_member + m];

@@ -53,8 +53,9 @@ class Links {
   Growable<LinkDim> dims;
   Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
 
+  constexpr Links() = default;
   constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
-      : graph_(graph), found_(found) {
+      : graph_(graph), found_(&found) {
     const auto count = static_cast<std::size_t>(units.count);
     links.reserve(count);
     factors.reserve(4 * count);
@@ -111,7 +112,7 @@ class Links {
 
  private:
   GraphView graph_;
-  const GraphShapes& found_;
+  const GraphShapes* found_ = nullptr;
 
   constexpr void begin(int unit, UnitKind kind) {
     Link link;
@@ -129,7 +130,7 @@ class Links {
 
   constexpr void add_operand(int node, const DimFactors& rule, bool output) {
     const Link& link = links.back();
-    const Shape& shape = found_.shapes[static_cast<std::size_t>(node)];
+    const Shape& shape = found_->shapes[static_cast<std::size_t>(node)];
     LinkOperand operand;
     operand.node = node;
     operand.output = output;
@@ -184,7 +185,7 @@ class Links {
     }
     if (graph_[unit.root].op == Op::rearrange) {
       const Shape extents =
-          rows::factor_extents({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr});
+          rows::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
       for (int f = 0; f < link.factor_count; ++f)
         factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/explicit_axes.hpp>
 #include <tessera/partition/graph_planner.hpp>
 #include <tessera/partition/plan.hpp>
@@ -31,9 +31,9 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
   if (argument_count < program.argument_count)
     fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, the program takes ",
          program.argument_count);
-  std::vector<Shape> shapes;
-  std::vector<Sharding> shardings;
-  std::vector<double> numbers;
+  Growable<Shape> shapes;
+  Growable<Sharding> shardings;
+  Growable<double> numbers;
   const auto count = static_cast<std::size_t>(argument_count);
   shapes.reserve(count);
   shardings.reserve(count);
@@ -43,7 +43,7 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     shardings.push_back(arguments[i].sharding);
     numbers.push_back(arguments[i].number);
   }
-  const std::vector<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
+  const Growable<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
   unsigned explicit_axes = 0;
   for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
   if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);

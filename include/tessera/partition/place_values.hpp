@@ -2,8 +2,8 @@
 #define TESSERA_PARTITION_PLACE_VALUES_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/lifetimes.hpp>
 #include <tessera/partition/plan.hpp>
 
@@ -25,7 +25,7 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 /// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
 /// bodies.
-constexpr void place_values(GraphPlan& plan, const std::vector<GraphPlan>& plans) {
+constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
@@ -34,8 +34,8 @@ constexpr void place_values(GraphPlan& plan, const std::vector<GraphPlan>& plans
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
-  std::vector<Lifetime> blocks;
-  std::vector<std::size_t> owners;
+  Growable<Lifetime> blocks;
+  Growable<std::size_t> owners;
   for (std::size_t v = 0; v < plan.values.size(); ++v) {
     const PlanValue& value = plan.values[v];
     if (value.role != ValueRole::intermediate || value.first_step < 0) continue;

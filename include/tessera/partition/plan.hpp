@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/program.hpp>
 #include <tessera/graph/units.hpp>
@@ -68,13 +68,13 @@ enum class StepKind : std::uint8_t { compute, reshard, repeat };
 
 struct PlanStep {
   StepKind kind = StepKind::compute;
-  std::int32_t unit = -1;                     ///< of compute and repeat
-  std::vector<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
-  std::vector<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
+  std::int32_t unit = -1;                  ///< of compute and repeat
+  Growable<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
+  Growable<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
-  std::vector<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                   ///< of a repeat: its graph
+  Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
+  std::int32_t body = -1;                ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -83,14 +83,14 @@ struct PlanStep {
 
 /// The plan of one graph.
 struct GraphPlan {
-  std::vector<PlanValue> values;
-  std::vector<PlanStep> steps;
-  std::vector<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
-  std::vector<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  std::vector<double> numbers;          ///< by node: host scalars known when planning
-  std::vector<Shape> shapes;            ///< by node
-  std::int64_t arena_bytes = 0;         ///< scratch of this graph, the largest body's included
-  std::int64_t body_offset = 0;         ///< where bodies have their scratch in it
+  Growable<PlanValue> values;
+  Growable<PlanStep> steps;
+  Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
+  Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
+  Growable<double> numbers;          ///< by node: host scalars known when planning
+  Growable<Shape> shapes;            ///< by node
+  std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
+  std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
 };
 
 /// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
@@ -137,13 +137,13 @@ template <class Self> struct Communication {
 /// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
 struct Plan : Communication<Plan> {
   Mesh mesh{};
-  std::vector<GraphPlan> graphs;  ///< one for each graph of the program
+  Growable<GraphPlan> graphs;  ///< one for each graph of the program
 
   constexpr const GraphPlan& main() const { return graphs[0]; }
 
   /// Calls f(collective, times it runs).
   template <class F> constexpr void for_each_collective(F&& f) const {
-    std::vector<Occurrence> all;
+    Growable<Occurrence> all;
     collect(0, 1, all);
     for (const Occurrence& one : all) f(*one.collective, one.times);
   }
@@ -166,7 +166,7 @@ struct Plan : Communication<Plan> {
     std::int64_t times;
   };
   // Not a template: clang would not instantiate a recursive one in time for a constant expression.
-  constexpr void collect(int graph, std::int64_t times, std::vector<Occurrence>& all) const {
+  constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
       if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/explain.hpp>
 #include <tessera/partition/plan_memory.hpp>
 
@@ -46,7 +47,7 @@ class PlanDiff {
   /// What is in both, in the same order, is left out: the longest such list there is.
   void add_lines() {
     const std::size_t n = before_.size(), m = after_.size();
-    std::vector<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: of the lines from i and from j on
+    Growable<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: of the lines from i and from j on
     const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return common[i * (m + 1) + j]; };
     for (std::size_t i = n; i-- > 0;)
       for (std::size_t j = m; j-- > 0;)

@@ -2,8 +2,8 @@
 #define TESSERA_PARTITION_PLAN_MEMORY_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/lifetimes.hpp>
 #include <tessera/partition/plan.hpp>
 
@@ -22,10 +22,10 @@ namespace detail {
 constexpr std::int64_t device_scratch(const Plan& plan, int graph);
 
 /// The blocks of one device: intermediates, the scratch of bodies, and for the program itself arguments and results.
-constexpr std::vector<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
+constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
   const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
-  std::vector<Lifetime> blocks;
+  Growable<Lifetime> blocks;
   for (const PlanValue& value : graph.values) {
     if (value.role == ValueRole::argument && all) blocks.push_back({value.device_bytes, 0, last, 0});
     if (value.first_step < 0) continue;

@@ -2,8 +2,8 @@
 #define TESSERA_PARTITION_PROPAGATE_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/links.hpp>
 
@@ -11,9 +11,9 @@ namespace tessera {
 
 /// How the values of one graph lie, as far as it is known.
 struct ValueShardings {
-  std::vector<Sharding> of;            ///< by node
-  std::vector<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
-  std::vector<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
+  Growable<Sharding> of;            ///< by node
+  Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
+  Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
 
   constexpr ValueShardings() = default;
   constexpr explicit ValueShardings(const GraphView& graph)
@@ -47,7 +47,7 @@ struct FactorClaim {
 /// where the value is only read by something other than an elementwise computation: it is gathered there.
 class ClaimList {
  public:
-  std::vector<FactorClaim> claims;
+  Growable<FactorClaim> claims;
 
   constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
 
@@ -138,8 +138,8 @@ class Propagation {
   const Mesh& mesh_;
   ValueShardings& values_;
   ClaimList claims_;
-  std::vector<std::int32_t> reader_begin_, readers_;
-  std::vector<std::uint8_t> dirty_, visited_;
+  Growable<std::int32_t> reader_begin_, readers_;
+  Growable<std::uint8_t> dirty_, visited_;
   bool changed_ = false;
 
   static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
@@ -149,7 +149,7 @@ class Propagation {
     for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
     for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
     readers_.assign(links_.operands.size(), 0);
-    std::vector<std::int32_t> next = reader_begin_;
+    Growable<std::int32_t> next = reader_begin_;
     for (std::size_t l = 0; l < links_.links.size(); ++l)
       for (int i = 0; i < links_.links[l].operand_count; ++i) {
         std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];

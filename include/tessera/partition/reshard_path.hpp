@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/plan.hpp>
 
@@ -58,7 +58,7 @@ namespace detail {
 /// Walks from one sharding to another, a collective at a time.
 class ReshardPath {
  public:
-  std::vector<CollectiveInfo> steps;
+  Growable<CollectiveInfo> steps;
 
   constexpr ReshardPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
       : shape_(shape), dtype_(dtype), mesh_(mesh), now_(from), to_(to) {
@@ -342,12 +342,12 @@ class ReshardPath {
 /// The collectives that take a value from one sharding to another; none when they are equal. Priorities don't count.
 /// Axes unreduced in `from` alone are reduced, first of all onto dims that `to` splits by them.
 /// Source: the order of steps is that of GSPMD's resharding: slice, permute, all_to_all, all_gather.
-constexpr std::vector<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh,
-                                                   const Sharding& from, const Sharding& to) {
+constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
+                                                const Sharding& to) {
   return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
 }
 
-constexpr std::int64_t wire_bytes(const std::vector<CollectiveInfo>& path) {
+constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   std::int64_t total = 0;
   for (const CollectiveInfo& step : path) total += step.wire_bytes;
   return total;

@@ -6,8 +6,8 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/attributes.hpp>
 #include <tessera/graph/program.hpp>
 #include <tessera/ops/rows.hpp>
@@ -16,9 +16,9 @@ namespace tessera {
 
 /// What is known of the nodes of one graph once the arguments' shapes are.
 struct GraphShapes {
-  std::vector<Shape> shapes;    ///< by node; empty for host scalars and repeats
-  std::vector<double> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;      ///< of a body: how often it runs
+  Growable<Shape> shapes;    ///< by node; empty for host scalars and repeats
+  Growable<double> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;   ///< of a body: how often it runs
 };
 
 namespace detail {
@@ -106,14 +106,14 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
 
 class ShapeInference {
  public:
-  constexpr ShapeInference(const ProgramView& program, const double* numbers, std::vector<GraphShapes>& found)
+  constexpr ShapeInference(const ProgramView& program, const double* numbers, Growable<GraphShapes>& found)
       : program_(program), numbers_(numbers), found_(found) {}
 
   constexpr void infer(int g, const Shape* arguments) {
     const GraphView graph = program_.graphs[g];
-    const std::vector<std::uint8_t> host = host_scalars(graph);
-    std::vector<Shape> shapes(static_cast<std::size_t>(graph.size));
-    std::vector<double> numbers(static_cast<std::size_t>(graph.size), 0);
+    const Growable<std::uint8_t> host = host_scalars(graph);
+    Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
+    Growable<double> numbers(static_cast<std::size_t>(graph.size), 0);
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
@@ -137,13 +137,13 @@ class ShapeInference {
  private:
   ProgramView program_;
   const double* numbers_;
-  std::vector<GraphShapes>& found_;
+  Growable<GraphShapes>& found_;
 
-  constexpr void infer_body(const GraphView& graph, int id, const std::vector<Shape>& shapes) {
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes) {
     const Node& node = graph[id];
     const Repeat repeat = Repeat::of(node);
     std::int64_t layers = -1;
-    std::vector<Shape> arguments;
+    Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
@@ -173,17 +173,17 @@ class ShapeInference {
 /// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
 /// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
 /// Errors: `shape_mismatch` from the rows, `structure` for stacked operands of different numbers of layers.
-constexpr std::vector<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
-                                                const double* numbers) {
-  std::vector<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const double* numbers) {
+  Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
   detail::ShapeInference(program, numbers, found).infer(0, arguments);
   return found;
 }
 
 /// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
 /// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
-inline void evaluate_numbers(const GraphView& graph, const std::vector<std::uint8_t>& host,
-                             const std::vector<Shape>& shapes, const double* arguments, std::vector<double>& values) {
+inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
+                             const double* arguments, Growable<double>& values) {
   for (int id = 0; id < graph.size; ++id)
     if (host[static_cast<std::size_t>(id)])
       values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments);

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/propagate.hpp>
 
 namespace tessera {
@@ -41,19 +41,19 @@ struct OutputRequest {
 class ShardingSolver {
  public:
   constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                           const std::vector<GraphShapes>& found)
+                           const Growable<GraphShapes>& found)
       : program_(program), units_(units), mesh_(mesh) {
     values.resize(static_cast<std::size_t>(program.graph_count));
     seeds_.resize(static_cast<std::size_t>(program.graph_count));
     for (int g = 0; g < program.graph_count; ++g) {
-      links.emplace_back(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]);
+      links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
       argument_nodes_.push_back(find_arguments(program.graphs[g]));
     }
     tie_carried();
   }
 
-  std::vector<ValueShardings> values;  ///< by graph
-  std::vector<Links> links;            ///< by graph
+  Growable<ValueShardings> values;  ///< by graph
+  Growable<Links> links;            ///< by graph
 
   /// `arguments` by argument of the program; `requests` by output, or null.
   constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
@@ -92,14 +92,14 @@ class ShardingSolver {
   ProgramView program_;
   const UnitsView* units_;
   const Mesh& mesh_;
-  std::vector<std::vector<std::int32_t>> argument_nodes_;
-  std::vector<ValueShardings> seeds_;
+  Growable<Growable<std::int32_t>> argument_nodes_;
+  Growable<ValueShardings> seeds_;
   static constexpr int max_rounds = 8;
 
   static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
 
-  static constexpr std::vector<std::int32_t> find_arguments(const GraphView& graph) {
-    std::vector<std::int32_t> nodes;
+  static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
+    Growable<std::int32_t> nodes;
     for (int id = 0; id < graph.size; ++id) {
       if (graph[id].op != Op::argument) continue;
       while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
@@ -162,7 +162,7 @@ class ShardingSolver {
   /// Readers may have drawn the two of a pair in two ways: the second follows the first.
   constexpr void settle_pairs(int g) {
     const GraphView graph = program_.graphs[g];
-    std::vector<Sharding>& of = values[size(g)].of;
+    Growable<Sharding>& of = values[size(g)].of;
     for (int id = 0; id < graph.size; ++id)
       if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
         of[size(id)] = of[size(graph.operand(id, 1))];

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/traced_units.hpp>
 #include <tessera/partition/make_plan.hpp>
 
@@ -116,7 +116,7 @@ template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
-  std::vector<ArgumentInfo> infos;
+  Growable<ArgumentInfo> infos;
   infos.reserve((0 + ... + Leaves));
   const auto add = [&](const Abstract* leaves, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));

@@ -2,8 +2,8 @@
 #define TESSERA_PARTITION_VERIFY_PLAN_HPP
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/links.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/reshard_path.hpp>
@@ -22,7 +22,7 @@ class PlanVerifier {
     const GraphPlan& plan = plan_.graphs[size(g)];
     require(plan.shapes.size() == size(program_.graphs[g].size) && plan.numbers.size() == plan.shapes.size(),
             "sizes by node");
-    std::vector<std::uint8_t> ready(plan.values.size(), 0);
+    Growable<std::uint8_t> ready(plan.values.size(), 0);
     for (std::size_t v = 0; v < plan.values.size(); ++v) {
       const PlanValue& value = plan.values[v];
       verify_value(plan, value);
@@ -68,7 +68,7 @@ class PlanVerifier {
     if (!holds) fail(errc::graph_invalid, "[plan] ", rule, ": graph ", graph_);
   }
 
-  static constexpr bool is_ready(const GraphPlan& plan, const std::vector<std::uint8_t>& ready, int v) {
+  static constexpr bool is_ready(const GraphPlan& plan, const Growable<std::uint8_t>& ready, int v) {
     while (plan.values[size(v)].role == ValueRole::view) v = plan.values[size(v)].view_of;
     return ready[size(v)] != 0;
   }

@@ -109,8 +109,8 @@ class Executable {
   Plan plan_;
   std::vector<std::unique_ptr<PreparedGraph>> graphs_;
   std::vector<Frame> frames_;
-  std::vector<std::vector<std::uint8_t>> host_;  // which nodes of each graph are host scalars
-  std::vector<int> donors_;                      // by result: the argument whose memory it may take over, or -1
+  Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
+  std::vector<int> donors_;                // by result: the argument whose memory it may take over, or -1
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
   BufferPtr arena_, scratch_;
   std::mutex mutex_;
@@ -125,7 +125,7 @@ class Executable {
     const GraphView& graph = compiled_.program.graphs[g];
     const UnitsView& units = compiled_.units[g];
     const FrameLayout& layout = made.layout();
-    const std::vector<PlanStep>& steps = layout.plan().steps;
+    const Growable<PlanStep>& steps = layout.plan().steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = steps[s];
       if (step.kind == StepKind::reshard) {

@@ -34,7 +34,7 @@ struct ValueLayout {
 /// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
 struct Frame {
   std::vector<char*> pointers;
-  std::vector<double> numbers;  ///< by node
+  Growable<double> numbers;  ///< by node
   char* arena = nullptr;
   char* scratch = nullptr;  ///< of the running step alone
   Frame* frames = nullptr;  ///< of all graphs of the program

@@ -44,7 +44,7 @@ class RepeatStep final : public PreparedStep {
   int body_index_;
   Repeat shape_;
   int layers_;
-  std::vector<std::int32_t> inputs_, outputs_;
+  Growable<std::int32_t> inputs_, outputs_;
   struct Spare {
     std::int64_t first, second;
   };
@@ -61,7 +61,7 @@ class RepeatStep final : public PreparedStep {
 
   /// The body's value of operand i, -1: it does not read it.
   int argument(int i) const {
-    const std::vector<std::int32_t>& arguments = body_.layout().plan().arguments;
+    const Growable<std::int32_t>& arguments = body_.layout().plan().arguments;
     return static_cast<std::size_t>(i) < arguments.size() ? arguments[static_cast<std::size_t>(i)] : -1;
   }
 

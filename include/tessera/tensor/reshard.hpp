@@ -35,7 +35,7 @@ inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
 inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
-  std::vector<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), from.mesh(), from.sharding(), to);
+  Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), from.mesh(), from.sharding(), to);
   for (CollectiveInfo& collective : path) {
     collective.source = Source::from(at);
     collective.why = "reshard";

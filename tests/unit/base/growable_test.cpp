@@ -1,4 +1,6 @@
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -27,6 +29,29 @@ static_assert(sum_to(64) == 64 * 65 / 2);
 static_assert(sum_to(65) == 65 * 66 / 2);
 static_assert(sum_to(1000) == 1000 * 1001 / 2);
 static_assert(sum(ts::Growable<int>(200)) == 0);
+
+constexpr bool resizes() {
+  ts::Growable<int> values{1, 2, 3};
+  values.resize(1);
+  values.resize(4, 7);
+  return values == ts::Growable<int>{1, 7, 7, 7} && !(values == ts::Growable<int>{1, 7, 7});
+}
+static_assert(resizes());
+
+// Of a type with memory of its own: rows that end where they grow.
+constexpr std::int64_t triangle(int n) {
+  ts::Growable<ts::Growable<int>> rows;
+  for (int i = 0; i < n; ++i) {
+    rows.emplace_back();
+    for (int k = 0; k <= i; ++k) rows.back().push_back(k);
+  }
+  const ts::Growable<ts::Growable<int>> copy = rows;
+  rows.resize(static_cast<std::size_t>(n) / 2);
+  std::int64_t total = 0;
+  for (const ts::Growable<int>& row : copy) total += sum(row);
+  return total;
+}
+static_assert(triangle(30) == 30 * (30 * 30 - 1) / 6);
 
 TEST(Growable, CopiesAreTheirOwn) {
   ts::Growable<int> a(3);
@@ -64,6 +89,19 @@ TEST(Growable, TakesItsOwnItemsWhileItGrows) {
   for (int i = 0; i < 1000; ++i) a.push_back(a[0]);
   EXPECT_EQ(a.back(), 9);
   EXPECT_EQ(a.size(), 1064u);
+}
+
+TEST(Growable, ResizesAndAssignsAtRunTime) {
+  EXPECT_TRUE(resizes());
+  EXPECT_EQ(triangle(100), 100 * (100 * 100 - 1) / 6);
+  ts::Growable<std::string> words{"a", std::string(100, 'b')};
+  words.push_back(words[1]);
+  words.assign(2, words[2]);
+  EXPECT_EQ(words.size(), 2u);
+  EXPECT_EQ(words.front(), std::string(100, 'b'));
+  words.resize(5, "c");
+  words.pop_back();
+  EXPECT_EQ(words.back(), "c");
 }
 
 }  // namespace

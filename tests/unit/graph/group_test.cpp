@@ -14,7 +14,7 @@ namespace {
 void expect_valid(const GraphView& graph) {
   const ts::Units owned = ts::group_units(graph);
   const ts::UnitsView units = owned.view();
-  const std::vector<std::uint8_t> host = ts::host_scalars(graph);
+  const tessera::Growable<std::uint8_t> host = ts::host_scalars(graph);
   std::vector<int> unit_of(static_cast<std::size_t>(graph.size), -1), made(static_cast<std::size_t>(graph.size), 0);
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
   const auto take = [&](int id, int u) {

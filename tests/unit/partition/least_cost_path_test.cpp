@@ -20,7 +20,7 @@ class Walk {
       : mesh_(mesh), shape_(shape), all_(ts::tests::all_shardings(mesh, static_cast<int>(shape.size()), true)) {}
 
   /// Whether the collectives, carried out one after another, bring a value from one sharding to another.
-  bool leads(const std::vector<CollectiveInfo>& path, const Sharding& from, const Sharding& to) const {
+  bool leads(const ts::Growable<CollectiveInfo>& path, const Sharding& from, const Sharding& to) const {
     std::vector<Sharding> reached{from};
     for (const CollectiveInfo& step : path) {
       std::vector<Sharding> next;
@@ -115,7 +115,7 @@ class Walk {
   }
 };
 
-std::string text_of(const std::vector<CollectiveInfo>& path, const ts::Mesh& mesh) {
+std::string text_of(const ts::Growable<CollectiveInfo>& path, const ts::Mesh& mesh) {
   std::string text;
   for (const CollectiveInfo& c : path)
     text += ts::concat_text(ts::name_of(c.kind), " ", c.axes, " ", c.payload_bytes, "; ");

@@ -14,7 +14,7 @@ using tessera::assign_offsets;
 using tessera::Lifetime;
 using tessera::max_live_bytes;
 
-void expect_valid(const std::vector<Lifetime>& blocks, std::int64_t peak) {
+void expect_valid(const tessera::Growable<Lifetime>& blocks, std::int64_t peak) {
   std::int64_t highest = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Lifetime& a = blocks[i];
@@ -35,25 +35,25 @@ void expect_valid(const std::vector<Lifetime>& blocks, std::int64_t peak) {
 TEST(Lifetimes, AreStaticallyAssignable) {
   // A chain: each value dies as the next one but one is made, so two blocks are enough.
   constexpr std::int64_t peak = [] {
-    std::vector<Lifetime> chain;
+    tessera::Growable<Lifetime> chain;
     for (int i = 0; i < 12; ++i) chain.push_back({.bytes = 1000, .first = i, .last = i + 1});
     return assign_offsets(chain);
   }();
   static_assert(peak == 2 * 1024);
   static_assert(max_live_bytes({{.bytes = 1000, .first = 0, .last = 1}, {.bytes = 10, .first = 1, .last = 2}}) == 1088);
   static_assert([] {
-    std::vector<Lifetime> none;
+    tessera::Growable<Lifetime> none;
     return assign_offsets(none) == 0 && max_live_bytes(none) == 0;
   }());
 }
 
 TEST(Lifetimes, TakeTheTightestGap) {
   // Alive at step 0: 512, 256, 256 bytes. After it the 512 and a 256 are gaps; the newcomer fits the 256 exactly.
-  std::vector<Lifetime> blocks = {{.bytes = 512, .first = 0, .last = 0},
-                                  {.bytes = 320, .first = 0, .last = 1},
-                                  {.bytes = 256, .first = 0, .last = 0},
-                                  {.bytes = 192, .first = 0, .last = 1},
-                                  {.bytes = 192, .first = 1, .last = 1}};
+  tessera::Growable<Lifetime> blocks = {{.bytes = 512, .first = 0, .last = 0},
+                                        {.bytes = 320, .first = 0, .last = 1},
+                                        {.bytes = 256, .first = 0, .last = 0},
+                                        {.bytes = 192, .first = 0, .last = 1},
+                                        {.bytes = 192, .first = 1, .last = 1}};
   const auto peak = assign_offsets(blocks);
   expect_valid(blocks, peak);
   EXPECT_EQ(peak, 512 + 320 + 256 + 192);
@@ -61,14 +61,14 @@ TEST(Lifetimes, TakeTheTightestGap) {
 }
 
 TEST(Lifetimes, OfZeroBytesNeedNothing) {
-  std::vector<Lifetime> blocks = {{.bytes = 0, .first = 0, .last = 9}, {.bytes = 64, .first = 3, .last = 4}};
+  tessera::Growable<Lifetime> blocks = {{.bytes = 0, .first = 0, .last = 9}, {.bytes = 64, .first = 3, .last = 4}};
   EXPECT_EQ(assign_offsets(blocks), 64);
 }
 
 TEST(Lifetimes, ThatMakeNoSenseAreRefused) {
-  std::vector<Lifetime> negative = {{.bytes = -1}};
+  tessera::Growable<Lifetime> negative = {{.bytes = -1}};
   EXPECT_THROW(assign_offsets(negative), tessera::error);
-  std::vector<Lifetime> backwards = {{.bytes = 1, .first = 2, .last = 1}};
+  tessera::Growable<Lifetime> backwards = {{.bytes = 1, .first = 2, .last = 1}};
   EXPECT_THROW(assign_offsets(backwards), tessera::error);
 }
 
@@ -78,7 +78,7 @@ TEST(Lifetimes, NeverOverlapOnRandomPlansAndStayNearTheBound) {
   constexpr int rounds = 300;
   for (int round = 0; round < rounds; ++round) {
     const int n = 1 + static_cast<int>(random() % 120), steps = 1 + static_cast<int>(random() % 100);
-    std::vector<Lifetime> blocks;
+    tessera::Growable<Lifetime> blocks;
     for (int i = 0; i < n; ++i) {
       const int first = static_cast<int>(random() % static_cast<unsigned>(steps));
       const int length = static_cast<int>(random() % (random() % 8 == 0 ? static_cast<unsigned>(steps) : 6u));
@@ -109,7 +109,7 @@ TEST(Lifetimes, NeverOverlapOnRandomPlansAndStayNearTheBound) {
 
 TEST(Lifetimes, OfATrainingStepAreTight) {
   // Forward makes an activation a layer, backward frees them in reverse: the bound is reached.
-  std::vector<Lifetime> blocks;
+  tessera::Growable<Lifetime> blocks;
   constexpr int layers = 50;
   for (int i = 0; i < layers; ++i) {
     blocks.push_back({.bytes = 4096 + 64 * (i % 3), .first = i, .last = 2 * layers - i});

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -68,8 +67,8 @@ TEST(Shapes, NumbersAreEvaluatedAnewForACall) {
   const int power = graph.add({.op = ts::Op::pow, .dtype = ts::DType::f64}, {rate, two});
   const double planned[]{0, 0.5}, given[]{0, 3};
   const auto host = ts::host_scalars(graph.view());
-  const std::vector<ts::Shape> shapes(3);
-  std::vector<double> values(3);
+  const ts::Growable<ts::Shape> shapes(3);
+  ts::Growable<double> values(3);
   ts::evaluate_numbers(graph.view(), host, shapes, planned, values);
   EXPECT_EQ(values[static_cast<std::size_t>(power)], 0.25);
   ts::evaluate_numbers(graph.view(), host, shapes, given, values);
@@ -82,8 +81,8 @@ double on_host(ts::Op op, ts::DType type, double a, double b) {
   const int x = graph.add({.op = ts::Op::constant, .dtype = type, .value = a});
   const int y = graph.add({.op = ts::Op::constant, .dtype = type, .value = b});
   const int z = graph.add({.op = op, .dtype = type}, {x, y});
-  std::vector<double> values(static_cast<std::size_t>(graph.size()));
-  ts::evaluate_numbers(graph.view(), ts::host_scalars(graph.view()), std::vector<ts::Shape>(values.size()), nullptr,
+  ts::Growable<double> values(static_cast<std::size_t>(graph.size()));
+  ts::evaluate_numbers(graph.view(), ts::host_scalars(graph.view()), ts::Growable<ts::Shape>(values.size()), nullptr,
                        values);
   return values[static_cast<std::size_t>(z)];
 }
