@@ -3,6 +3,10 @@
 
 /// All of the library but the bridges to other libraries, which are in tessera/interop/.
 
+#include <tessera/mesh/hybrid_mesh.hpp>
+#include <tessera/mesh/make_mesh.hpp>
+#include <tessera/mesh/shardy.hpp>
+#include <tessera/mesh/svg.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
 #include <tessera/runtime/collectives.hpp>
@@ -14,6 +18,7 @@
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/global_mesh.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/local_tensor.hpp>
@@ -21,5 +26,6 @@
 #include <tessera/tensor/random.hpp>
 #include <tessera/tensor/reshard.hpp>
 #include <tessera/tensor/update_shards.hpp>
+#include <tessera/tensor/visualize.hpp>
 
 #endif

@@ -40,6 +40,2803 @@
 #include <tbb/task_arena.h>
 #include <xsimd/xsimd.hpp>
 
+// ---- tessera/base/error.hpp
+
+#ifndef TESSERA_BASE_ERROR_HPP
+#define TESSERA_BASE_ERROR_HPP
+
+namespace tessera {
+
+/// Stable ids of the errors that the library throws; docs/errors.md explains each.
+enum class errc : int {
+  capacity = 1,         ///< a fixed limit of the library was passed
+  mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
+  mesh_devices = 3,     ///< device ids don't fit the mesh
+  spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
+  spec_rank = 5,        ///< a spec has more entries than the tensor has dims
+  sharding_string = 6,  ///< a sharding string that can't be parsed
+  shape_mismatch = 7,   ///< operand shapes that an operation can't combine
+  rank_mismatch = 8,    ///< a rank that an operation can't take
+  dtype_mismatch = 9,   ///< an element type that an operation can't take
+  dim_range = 10,       ///< a dim or an index out of range
+  mesh_mismatch = 11,   ///< tensors of two meshes in one operation
+  not_divisible = 12,   ///< a size that must divide another and does not
+  empty_tensor = 13,    ///< a tensor that holds nothing was used
+  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
+  policy = 15,          ///< a reshard or a budget that the caller forbade
+  host_data = 16,       ///< host data whose size doesn't fit the tensor
+  file = 17,            ///< a file is missing, can't be read, or holds something else
+  option = 18,          ///< an option of a program that makes no sense
+  structure = 19,       ///< models, states or lists of layers whose structures differ
+  unsupported = 20,     ///< something the library does not do
+  annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
+};
+
+/// What every error of the library derives from. `id()` is stable, what() is for people.
+class error : public std::runtime_error {
+ public:
+  error(errc id, const std::string& message) : std::runtime_error(message), id_(id) {}
+  errc id() const noexcept { return id_; }
+
+ private:
+  errc id_;
+};
+
+namespace detail {
+/// One piece of a message. A class of its own keeps every message out of line: one function joins them all.
+class TextPart {
+ public:
+  TextPart(std::string_view text) : text_(text) {}
+  TextPart(const char* text) : text_(text) {}
+  TextPart(const std::string& text) : text_(text) {}
+  TextPart(char c) : number_(1, c) {}
+  TextPart(long long number) : number_(std::to_string(number)) {}
+  TextPart(double number) : number_(std::to_string(number)) {}
+  template <class T>
+    requires(std::is_integral_v<T>)
+  TextPart(T number) : TextPart(static_cast<long long>(number)) {}
+  std::string_view view() const { return number_.empty() ? text_ : std::string_view(number_); }
+
+ private:
+  std::string_view text_;
+  std::string number_;
+};
+
+inline std::string join_text(std::initializer_list<TextPart> parts) {
+  std::string out;
+  for (const TextPart& part : parts) out += part.view();
+  return out;
+}
+[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
+  throw error(id, join_text(parts));
+}
+}  // namespace detail
+
+/// Joins texts and numbers into one string.
+template <class... Parts> std::string concat_text(const Parts&... parts) {
+  return detail::join_text({detail::TextPart(parts)...});
+}
+
+/// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
+/// ends the compilation at the line that holds the message.
+template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
+  detail::fail_with(id, {detail::TextPart(message)...});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/fixed_string.hpp
+
+#ifndef TESSERA_BASE_FIXED_STRING_HPP
+#define TESSERA_BASE_FIXED_STRING_HPP
+
+namespace tessera {
+
+/// A string literal as a template argument: `einsum<"bik,kj->bij">(x, w)`.
+template <std::size_t N> struct FixedString {
+  char text[N]{};
+  consteval FixedString(const char (&literal)[N]) {
+    for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
+  }
+  constexpr std::string_view view() const { return {text, N - 1}; }
+};
+
+/// A short name held by value, for mesh axes: usable in constant expressions and as a template argument.
+struct Name {
+  static constexpr std::size_t max_length = 15;
+  char text[max_length + 1]{};
+
+  constexpr Name() = default;
+  constexpr Name(std::string_view from) {
+    if (from.size() > max_length)
+      fail(errc::capacity, "[name] length: '", from, "' has more than ", max_length, " characters");
+    for (std::size_t i = 0; i < from.size(); ++i) text[i] = from[i];
+  }
+  constexpr Name(const char* from) : Name(std::string_view(from)) {}
+
+  constexpr std::string_view view() const {
+    std::size_t n = 0;
+    while (n < max_length && text[n] != '\0') ++n;
+    return {text, n};
+  }
+  constexpr bool empty() const { return text[0] == '\0'; }
+  friend constexpr bool operator==(const Name&, const Name&) = default;
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/inline_vector.hpp
+
+#ifndef TESSERA_BASE_INLINE_VECTOR_HPP
+#define TESSERA_BASE_INLINE_VECTOR_HPP
+
+namespace tessera {
+
+/// A vector with its storage inside and a fixed capacity. A structural literal type: usable as a template argument.
+template <class T, std::size_t Capacity> struct InlineVector {
+  T items[Capacity]{};
+  std::uint32_t count = 0;
+
+  using value_type = T;
+
+  constexpr InlineVector() = default;
+  constexpr InlineVector(std::initializer_list<T> list) {
+    for (const T& item : list) push_back(item);
+  }
+  constexpr InlineVector(std::size_t n, const T& value) {
+    for (std::size_t i = 0; i < n; ++i) push_back(value);
+  }
+
+  static constexpr std::size_t capacity() { return Capacity; }
+  constexpr std::size_t size() const { return count; }
+  constexpr bool empty() const { return count == 0; }
+  constexpr T* begin() { return items; }
+  constexpr T* end() { return items + count; }
+  constexpr const T* begin() const { return items; }
+  constexpr const T* end() const { return items + count; }
+  constexpr const T* data() const { return items; }
+  constexpr T* data() { return items; }
+  constexpr T& operator[](std::size_t i) { return items[i]; }
+  constexpr const T& operator[](std::size_t i) const { return items[i]; }
+  constexpr T& back() { return items[count - 1]; }
+  constexpr const T& back() const { return items[count - 1]; }
+
+  constexpr void push_back(const T& value) {
+    if (count == Capacity) fail(errc::capacity, "[base] capacity: a fixed-size list is full");
+    items[count++] = value;
+  }
+  constexpr void pop_back() { items[--count] = T{}; }
+  constexpr void clear() {
+    while (count > 0) pop_back();
+  }
+  constexpr void resize(std::size_t n, const T& value = T{}) {
+    while (count > n) pop_back();
+    while (count < n) push_back(value);
+  }
+  constexpr void insert(std::size_t at, T value) {  // by value: it may be one of the items
+    push_back(value);
+    for (std::size_t i = count - 1; i > at; --i) items[i] = items[i - 1];
+    items[at] = value;
+  }
+  constexpr void erase(std::size_t at) {
+    for (std::size_t i = at; i + 1 < count; ++i) items[i] = items[i + 1];
+    pop_back();
+  }
+  constexpr bool contains(const T& value) const { return find(value) < count; }
+  /// Index of the first equal item, or size().
+  constexpr std::size_t find(const T& value) const {
+    std::size_t i = 0;
+    while (i < count && !(items[i] == value)) ++i;
+    return i;
+  }
+
+  // Only the live items count: the rest may hold anything a resize left behind.
+  friend constexpr bool operator==(const InlineVector& a, const InlineVector& b) {
+    if (a.count != b.count) return false;
+    for (std::size_t i = 0; i < a.count; ++i)
+      if (!(a.items[i] == b.items[i])) return false;
+    return true;
+  }
+};
+
+/// Most dims a tensor can have.
+inline constexpr int max_rank = 8;
+
+/// Extents of a tensor, outermost first.
+using Shape = InlineVector<std::int64_t, max_rank>;
+
+/// Product of the extents; 1 for a scalar.
+constexpr std::int64_t volume(const Shape& shape) {
+  std::int64_t n = 1;
+  for (std::int64_t extent : shape) n *= extent;
+  return n;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/growable.hpp
+
+#ifndef TESSERA_BASE_GROWABLE_HPP
+#define TESSERA_BASE_GROWABLE_HPP
+
+namespace tessera {
+
+namespace detail {
+/// What growing and copying come to at run time, compiled once for all types: `used` bytes of `old` in new memory.
+[[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
+  void* const made = ::operator new(bytes);
+  if (used > 0) __builtin_memcpy(made, old, used);
+  return made;
+}
+}  // namespace detail
+
+/// A growing array for the constant expressions of the library. std::vector takes several times as many of the steps
+/// that compilers bound, and several times as much machine code for what plans at run time: here growth is one function
+/// for all plain types. The interface is a part of std::vector's; spare items are T{} when T is not plain.
+template <class T> class Growable {
+  static constexpr bool plain = std::is_trivially_copyable_v<T>;
+
+ public:
+  using value_type = T;
+
+  constexpr Growable() = default;
+  /// n values, all T{}.
+  constexpr explicit Growable(std::size_t n) { resize(n); }
+  constexpr Growable(std::size_t n, const T& value) { resize(n, value); }
+  constexpr Growable(std::initializer_list<T> list) {
+    reserve(list.size());
+    for (const T& value : list) data_[size_++] = value;
+  }
+  constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
+    if (size_ > 0) data_ = copy_of(other.data_, size_, size_);
+  }
+  constexpr Growable(Growable&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  constexpr Growable& operator=(Growable other) noexcept {
+    swap(other);
+    return *this;
+  }
+  constexpr ~Growable() { free(); }
+
+  constexpr void swap(Growable& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+  }
+
+  constexpr std::size_t size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr T* data() { return data_; }
+  constexpr const T* data() const { return data_; }
+  constexpr T* begin() { return data_; }
+  constexpr T* end() { return data_ + size_; }
+  constexpr const T* begin() const { return data_; }
+  constexpr const T* end() const { return data_ + size_; }
+  constexpr T& operator[](std::size_t i) { return data_[i]; }
+  constexpr const T& operator[](std::size_t i) const { return data_[i]; }
+  constexpr T& front() { return data_[0]; }
+  constexpr const T& front() const { return data_[0]; }
+  constexpr T& back() { return data_[size_ - 1]; }
+  constexpr const T& back() const { return data_[size_ - 1]; }
+
+  // Out of line: a plan is made once a program, and each of these would be in it a hundred times.
+  [[gnu::noinline]] constexpr void push_back(const T& value) {
+    if (size_ == capacity_) {
+      T copy = value;  // it may be one of the items
+      grow();
+      data_[size_++] = std::move(copy);
+    } else {
+      data_[size_++] = value;
+    }
+  }
+  constexpr void push_back(T&& value)
+    requires(!plain)
+  {
+    T taken = std::move(value);
+    if (size_ == capacity_) grow();
+    data_[size_++] = std::move(taken);
+  }
+  constexpr T& emplace_back() {
+    push_back(T{});
+    return back();
+  }
+  constexpr void pop_back() { data_[--size_] = T{}; }
+  constexpr void reserve(std::size_t n) {
+    if (n > capacity_) reallocate(n);
+  }
+  constexpr void resize(std::size_t n) { resize(n, T{}); }
+  [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
+    reserve(n);
+    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
+    if constexpr (!plain)
+      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
+    size_ = n;
+  }
+  constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
+  constexpr void clear() { size_ = 0; }
+
+  friend constexpr bool operator==(const Growable& a, const Growable& b) {
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (!(a.data_[i] == b.data_[i])) return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
+
+  /// The first `used` items of `items` in memory for n.
+  static constexpr T* copy_of(const T* items, std::size_t used, std::size_t n) {
+    if constexpr (plain)
+      if (!std::is_constant_evaluated())
+        return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
+    T* const made = new T[n]{};
+    for (std::size_t i = 0; i < used; ++i) made[i] = items[i];
+    return made;
+  }
+  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
+    if constexpr (plain) {
+      return copy_of(static_cast<const T*>(items), used, n);
+    } else {
+      T* const made = new T[n]{};
+      for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
+      return made;
+    }
+  }
+  [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
+    T* const grown = copy_of(data_, size_, n);
+    free();
+    data_ = grown;
+    capacity_ = n;
+  }
+  constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
+  constexpr void free() {
+    if constexpr (plain)
+      if (!std::is_constant_evaluated()) return ::operator delete(data_);
+    delete[] data_;
+  }
+
+  T* data_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/hash.hpp
+
+#ifndef TESSERA_BASE_HASH_HPP
+#define TESSERA_BASE_HASH_HPP
+
+namespace tessera {
+
+/// Mixes one more word into a hash. Order matters; not for adversarial input.
+constexpr std::uint64_t hash_mix(std::uint64_t hash, std::uint64_t word) {
+  hash ^= word + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
+  hash *= 0xff51afd7ed558ccdull;
+  return hash ^ (hash >> 33);
+}
+constexpr std::uint64_t hash_mix(std::uint64_t hash, double value) {
+  return hash_mix(hash, std::bit_cast<std::uint64_t>(value));
+}
+constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
+  for (char c : text) hash = hash_mix(hash, static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
+  return hash_mix(hash, static_cast<std::uint64_t>(text.size()));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/device_order.hpp
+
+#ifndef TESSERA_MESH_DEVICE_ORDER_HPP
+#define TESSERA_MESH_DEVICE_ORDER_HPP
+
+namespace tessera {
+
+/// One wheel of a mixed-radix counter: `size` ids that lie `stride` apart.
+struct Digit {
+  std::int32_t size = 1;
+  std::int32_t stride = 1;
+  friend constexpr bool operator==(const Digit&, const Digit&) = default;
+};
+
+/// Most wheels an order of devices is kept in before it becomes a list.
+inline constexpr int max_digits = 12;
+using DigitList = InlineVector<Digit, max_digits>;
+
+namespace detail {
+
+struct KeptIds {
+  std::int32_t* ids;
+  std::size_t count;
+  std::uint64_t hash;
+  const KeptIds* next;
+};
+
+/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
+inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
+  static std::atomic<const KeptIds*> first{nullptr};
+  std::uint64_t hash = count;
+  for (std::size_t i = 0; i < count; ++i) hash = hash_mix(hash, static_cast<std::uint64_t>(ids[i]));
+  const KeptIds* head = first.load(std::memory_order_acquire);
+  for (const KeptIds* kept = head; kept; kept = kept->next) {
+    if (kept->hash != hash || kept->count != count) continue;
+    std::size_t i = 0;
+    while (i < count && kept->ids[i] == ids[i]) ++i;
+    if (i == count) return kept->ids;
+  }
+  auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
+  for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
+  while (!first.compare_exchange_weak(kept->next, kept, std::memory_order_acq_rel)) {
+  }
+  return kept->ids;
+}
+
+/// Splits digits, minor first, where the axes of an array of these sizes begin: groups[a] is axis a, major first.
+/// False where an axis begins inside a digit that it does not divide.
+constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, std::size_t axes, DigitList* groups) {
+  std::size_t next = digits.size();
+  Digit digit;
+  for (std::size_t axis = axes; axis-- > 0;) {
+    std::int64_t rest = sizes[axis];
+    while (rest > 1) {
+      while (digit.size == 1) {
+        if (next == 0) return false;
+        digit = digits[--next];
+      }
+      const std::int64_t size = digit.size < rest ? digit.size : rest;
+      if (rest % size != 0 || digit.size % size != 0 || groups[axis].size() == max_digits) return false;
+      groups[axis].insert(0, {static_cast<std::int32_t>(size), digit.stride});
+      digit = {static_cast<std::int32_t>(digit.size / size), static_cast<std::int32_t>(digit.stride * size)};
+      rest /= size;
+    }
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Device ids in the order of a grid of devices: a counter with wheels where there is one, which takes no memory and no
+/// time per device, or a list. Each order has one form, so that equality and hashes are by meaning.
+///
+/// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
+/// stands for 0, 1, 2, ... of whatever mesh it is given to.
+/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter.
+class DeviceOrder {
+ public:
+  static constexpr std::size_t inline_ids = 64;
+
+  constexpr DeviceOrder() = default;
+  constexpr DeviceOrder(std::initializer_list<std::int32_t> ids) : DeviceOrder(ids.begin(), ids.size()) {}
+  constexpr DeviceOrder(const std::int32_t* ids, std::size_t count) : size_(static_cast<std::int64_t>(count)) {
+    if (count == 0 || find_digits(ids)) return;
+    digits_.clear();
+    if (count <= inline_ids && fits_bytes(ids)) {
+      for (std::size_t i = 0; i < count; ++i) few_[i] = static_cast<std::uint8_t>(ids[i]);
+      return;
+    }
+    if (std::is_constant_evaluated())
+      fail(errc::capacity, "[mesh] device order: in a constant expression, a list of at most 64 ids below 256");
+    many_ = detail::keep_ids(ids, count);
+  }
+
+  /// 0, 1, ... count-1.
+  static constexpr DeviceOrder range(std::int64_t count) {
+    DeviceOrder order;
+    order.size_ = count;
+    if (count > 1) order.digits_.push_back({static_cast<std::int32_t>(count), 1});
+    return order;
+  }
+  /// The order that a counter makes, major wheel first. The strides must make each id come once.
+  static constexpr DeviceOrder of_digits(const DigitList& digits) {
+    DeviceOrder order;
+    order.size_ = 1;
+    for (const Digit& digit : digits) {
+      order.size_ *= digit.size;
+      if (digit.size == 1) continue;
+      if (!order.digits_.empty() &&
+          order.digits_.back().stride == static_cast<std::int64_t>(digit.size) * digit.stride) {
+        order.digits_.back() = {order.digits_.back().size * digit.size, digit.stride};
+      } else {
+        order.digits_.push_back(digit);
+      }
+    }
+    return order;
+  }
+
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr std::int64_t size() const { return size_; }
+  constexpr bool is_range() const { return is_counter() && (digits_.empty() || digits_ == DigitList{{size32(), 1}}); }
+  /// Whether it is kept as a counter, of digits(); a list otherwise.
+  constexpr bool is_counter() const { return size_ <= 1 ? few_[0] == 0 && !many_ : !digits_.empty(); }
+  constexpr const DigitList& digits() const { return digits_; }
+
+  /// The id at a position of the grid, counted row-major.
+  constexpr std::int32_t operator[](std::int64_t position) const {
+    if (!is_counter()) return many_ ? many_[position] : few_[position];
+    std::int64_t id = 0;
+    for (std::size_t d = digits_.size(); d-- > 0; position /= digits_[d].size)
+      id += position % digits_[d].size * digits_[d].stride;
+    return static_cast<std::int32_t>(id);
+  }
+  /// Where an id stands; size() where it does not.
+  constexpr std::int64_t position_of(std::int32_t id) const {
+    std::int64_t position = 0;
+    if (!is_counter()) {
+      while (position < size_ && (*this)[position] != id) ++position;
+      return position;
+    }
+    if (id < 0 || id >= size_) return size_;
+    for (const Digit& digit : digits_) position = position * digit.size + id / digit.stride % digit.size;
+    return position;
+  }
+
+  /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
+  constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
+    if (is_counter()) {
+      DigitList groups[max_digits + 1], all;
+      bool fits = axes <= max_digits && detail::split_digits(digits_, sizes, axes, groups);
+      for (std::size_t i = 0; fits && i < axes; ++i) fits = append(all, groups[order[i]]);
+      if (fits) return of_digits(all);
+    }
+    Growable<std::int64_t> strides(axes);
+    std::int64_t stride = 1;
+    for (std::size_t axis = axes; axis-- > 0; stride *= sizes[axis]) strides[axis] = stride;
+    return listed([&](std::int64_t position) {
+      std::int64_t from = 0;
+      for (std::size_t i = axes; i-- > 0; position /= sizes[order[i]])
+        from += position % sizes[order[i]] * strides[static_cast<std::size_t>(order[i])];
+      return (*this)[from];
+    });
+  }
+
+  /// The same with the ids of each run of `group` positions ascending.
+  constexpr DeviceOrder ascending_in_groups(std::int64_t group) const {
+    if (group <= 1) return *this;
+    if (is_counter()) {
+      const std::int64_t sizes[] = {size_ / group, group};
+      DigitList groups[2];
+      if (detail::split_digits(digits_, sizes, 2, groups)) {
+        for (std::size_t i = 1; i < groups[1].size(); ++i)
+          for (std::size_t j = i; j > 0 && groups[1][j].stride > groups[1][j - 1].stride; --j) {
+            const Digit digit = groups[1][j];
+            groups[1][j] = groups[1][j - 1];
+            groups[1][j - 1] = digit;
+          }
+        if (append(groups[0], groups[1])) return of_digits(groups[0]);
+      }
+    }
+    Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
+    for (std::int64_t begin = 0; begin < size_; begin += group) {
+      for (std::int64_t i = begin; i < begin + group; ++i) ids[static_cast<std::size_t>(i)] = (*this)[i];
+      sort(ids.data() + begin, group);
+    }
+    return DeviceOrder(ids.data(), ids.size());
+  }
+
+  friend constexpr bool operator==(const DeviceOrder& a, const DeviceOrder& b) {
+    if (a.size_ != b.size_ || a.is_counter() != b.is_counter() || !(a.digits_ == b.digits_)) return false;
+    if (a.is_counter() || (a.many_ && a.many_ == b.many_)) return true;
+    for (std::int64_t i = 0; i < a.size_; ++i)
+      if (a[i] != b[i]) return false;
+    return true;
+  }
+  constexpr std::uint64_t hash() const {
+    std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(size_));
+    for (const Digit& digit : digits_)
+      hash = hash_mix(hash, static_cast<std::uint64_t>(digit.size) << 32 | static_cast<std::uint64_t>(digit.stride));
+    for (std::int64_t i = 0; !is_counter() && i < size_; ++i)
+      hash = hash_mix(hash, static_cast<std::uint64_t>((*this)[i]));
+    return hash;
+  }
+
+  /// "3,1,2,0".
+  std::string list_text() const {
+    std::string out;
+    for (std::int64_t i = 0; i < size_; ++i) out += concat_text(i ? "," : "", (*this)[i]);
+    return out;
+  }
+  /// "[4,2]T(1,0)", or "[8]" for a range; empty where there is no counter.
+  std::string counter_text() const {
+    if (!is_counter() || empty()) return {};
+    if (digits_.size() < 2) return concat_text("[", size_, "]");
+    std::string dims, order;
+    for (std::size_t place = 0; place < digits_.size(); ++place) {
+      std::size_t wider = 0;
+      for (const Digit& digit : digits_) wider += digit.stride > digits_[place].stride;
+      order += concat_text(place ? "," : "", wider);
+      for (const Digit& digit : digits_) {  // the dim at `place` is the digit that as many others are wider than
+        std::size_t others = 0;
+        for (const Digit& other : digits_) others += other.stride > digit.stride;
+        if (others == place) dims += concat_text(place ? "," : "", digit.size);
+      }
+    }
+    return concat_text("[", dims, "]T(", order, ")");
+  }
+
+ private:
+  constexpr std::int32_t size32() const { return static_cast<std::int32_t>(size_); }
+
+  static constexpr bool append(DigitList& all, const DigitList& more) {
+    for (const Digit& digit : more) {
+      if (all.size() == max_digits) return false;
+      all.push_back(digit);
+    }
+    return true;
+  }
+  static constexpr void sort(std::int32_t* ids, std::int64_t count) {  // heap sort: no header, n log n
+    const auto sink = [&](std::int64_t root, std::int64_t end) {
+      for (std::int64_t child = 2 * root + 1; child < end; root = child, child = 2 * root + 1) {
+        if (child + 1 < end && ids[child + 1] > ids[child]) ++child;
+        if (ids[root] >= ids[child]) return;
+        const std::int32_t id = ids[root];
+        ids[root] = ids[child];
+        ids[child] = id;
+      }
+    };
+    for (std::int64_t root = count / 2; root-- > 0;) sink(root, count);
+    for (std::int64_t end = count; end-- > 1;) {
+      const std::int32_t id = ids[0];
+      ids[0] = ids[end];
+      ids[end] = id;
+      sink(0, end);
+    }
+  }
+  template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
+    Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
+    for (std::int64_t i = 0; i < size_; ++i) ids[static_cast<std::size_t>(i)] = id_at(i);
+    return DeviceOrder(ids.data(), ids.size());
+  }
+  constexpr bool fits_bytes(const std::int32_t* ids) const {
+    for (std::int64_t i = 0; i < size_; ++i)
+      if (ids[i] < 0 || ids[i] > 255) return false;
+    return true;
+  }
+
+  /// From minor to major, each digit is as long as its ids keep one stride: digits that could merge have merged.
+  constexpr bool find_digits(const std::int32_t* ids) {
+    if (ids[0] != 0) return false;
+    DigitList minor_first;
+    for (std::int64_t block = 1; block < size_;) {
+      if (minor_first.size() == max_digits || ids[block] <= 0) return false;
+      Digit digit{1, ids[block]};
+      while (digit.size * block < size_ &&
+             ids[digit.size * block] == static_cast<std::int64_t>(digit.size) * digit.stride)
+        ++digit.size;
+      if (size_ % (block * digit.size) != 0) return false;
+      block *= digit.size;
+      minor_first.push_back(digit);
+    }
+    for (const Digit& digit : minor_first) {  // each id once: a stride is what the narrower digits count
+      std::int64_t narrower = 1;
+      for (const Digit& other : minor_first) narrower *= other.stride < digit.stride ? other.size : 1;
+      if (narrower != digit.stride) return false;
+    }
+    for (std::size_t d = minor_first.size(); d-- > 0;) digits_.push_back(minor_first[d]);
+    for (std::int64_t i = 0; i < size_; ++i) {
+      std::int64_t id = 0, rest = i;
+      for (const Digit& digit : minor_first) {
+        id += rest % digit.size * digit.stride;
+        rest /= digit.size;
+      }
+      if (id != ids[i]) return false;
+    }
+    return true;
+  }
+
+  DigitList digits_;
+  std::uint8_t few_[inline_ids]{};
+  const std::int32_t* many_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+namespace detail {
+
+/// `[dims]T(order)`: false where the order is no permutation of the dims, or the product passes 2^31.
+constexpr bool transposed_range(const std::int32_t* dims, std::size_t rank, const std::int32_t* order,
+                                std::size_t order_size, DeviceOrder& out) {
+  if (rank != order_size) return false;
+  Growable<std::int64_t> strides(rank);
+  Growable<bool> seen(rank);
+  std::int64_t count = 1;
+  for (std::size_t dim = rank; dim-- > 0;) {
+    strides[dim] = count;
+    if (dims[dim] < 1 || dims[dim] > INT32_MAX / count) return false;
+    count *= dims[dim];
+  }
+  DigitList digits;
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (order[i] < 0 || order[i] >= static_cast<std::int32_t>(rank)) return false;
+    const auto dim = static_cast<std::size_t>(order[i]);
+    if (seen[dim]) return false;
+    seen[dim] = true;
+    if (dims[dim] == 1) continue;
+    if (digits.size() == max_digits) return false;
+    digits.push_back({dims[dim], static_cast<std::int32_t>(strides[dim])});
+  }
+  out = DeviceOrder::of_digits(digits);
+  return true;
+}
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/text_reader.hpp
+
+#ifndef TESSERA_MESH_TEXT_READER_HPP
+#define TESSERA_MESH_TEXT_READER_HPP
+
+namespace tessera::detail {
+
+/// Whether `c` may stand in an axis name: what separates the parts of meshes and specs may not.
+constexpr bool is_name_char(char c) {
+  return static_cast<unsigned char>(c) > ' ' && std::string_view("{}()[]=,;*'\"").find(c) == std::string_view::npos;
+}
+
+/// An axis name that the text forms of meshes and specs can carry. "-" is taken: it spells an unsharded dim.
+constexpr bool is_axis_name(std::string_view name) {
+  for (char c : name)
+    if (!is_name_char(c)) return false;
+  return !name.empty() && name != "-";
+}
+
+/// The index that a name of digits stands for; -1 for any other name.
+constexpr int index_of_digits(std::string_view name) {
+  int index = 0;
+  for (char c : name) {
+    if (c < '0' || c > '9' || index > 9999) return -1;
+    index = index * 10 + (c - '0');
+  }
+  return name.empty() ? -1 : index;
+}
+constexpr Name name_of_index(int index) {
+  char digits[Name::max_length]{};
+  std::size_t begin = sizeof(digits);
+  do {
+    digits[--begin] = static_cast<char>('0' + index % 10);
+    index /= 10;
+  } while (index > 0);
+  return Name(std::string_view(digits + begin, sizeof(digits) - begin));
+}
+
+/// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.
+struct TextReader {
+  std::string_view rest;
+
+  constexpr void skip_spaces() {
+    while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  }
+  constexpr bool done() {
+    skip_spaces();
+    return rest.empty();
+  }
+  constexpr bool take(std::string_view word) {
+    skip_spaces();
+    if (!rest.starts_with(word)) return false;
+    rest.remove_prefix(word.size());
+    return true;
+  }
+  /// A decimal number that fits 32 bits, with an optional minus.
+  constexpr bool take(std::int32_t& value) {
+    skip_spaces();
+    std::size_t at = rest.starts_with('-') ? 1 : 0;
+    const bool negative = at == 1;
+    std::int64_t number = 0;
+    const std::size_t first = at;
+    for (; at < rest.size() && rest[at] >= '0' && rest[at] <= '9'; ++at) {
+      number = number * 10 + (rest[at] - '0');
+      if (number > INT32_MAX) return false;
+    }
+    if (at == first) return false;
+    rest.remove_prefix(at);
+    value = static_cast<std::int32_t>(negative ? -number : number);
+    return true;
+  }
+  /// The longest run of name characters; empty when there is none.
+  constexpr std::string_view take_name() {
+    skip_spaces();
+    std::size_t n = 0;
+    while (n < rest.size() && is_name_char(rest[n])) ++n;
+    const std::string_view name = rest.substr(0, n);
+    rest.remove_prefix(n);
+    return name;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/mesh/mesh.hpp
+
+#ifndef TESSERA_MESH_MESH_HPP
+#define TESSERA_MESH_MESH_HPP
+
+namespace tessera {
+
+/// Most axes a mesh can have.
+inline constexpr int max_axes = 6;
+
+/// One direction of a mesh. An axis without a name has its index, in decimal digits, for a name.
+struct Axis {
+  Name name;
+  int size = 1;
+  friend constexpr bool operator==(const Axis&, const Axis&) = default;
+};
+
+using AxisTable = InlineVector<Axis, max_axes>;
+
+/// A place in a mesh: one index an axis, in mesh order.
+using Coordinates = InlineVector<int, max_axes>;
+
+class SubMesh;  // mesh/sub_mesh.hpp
+
+/// Devices arranged in a grid of axes. A mesh without axes is one device.
+///
+/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise. A mesh is a plain value
+/// of a fixed size, however many devices it has. Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an
+/// order that is no permutation of the ids.
+///
+///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
+class Mesh {
+ public:
+  constexpr Mesh() = default;
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}) : Mesh(AxisTable(axes), order) {}
+  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
+    check_axes();
+    check_order();
+  }
+
+  constexpr int rank() const { return static_cast<int>(axes_.size()); }
+  /// Number of devices.
+  constexpr std::int64_t size() const { return size_; }
+  /// Name and size of each axis, in mesh order.
+  constexpr const AxisTable& axes() const { return axes_; }
+  /// Sizes of the axes, in mesh order.
+  constexpr Coordinates shape() const {
+    Coordinates sizes;
+    for (const Axis& axis : axes_) sizes.push_back(axis.size);
+    return sizes;
+  }
+  constexpr int axis_size(int axis) const { return at(axis).size; }
+  constexpr Name axis_name(int axis) const { return at(axis).name; }
+  constexpr bool is_named(int axis) const { return detail::index_of_digits(at(axis).name.view()) < 0; }
+  constexpr bool has_axis(std::string_view name) const { return find(name) < rank(); }
+  /// The place of an axis by its name, or by its index in digits; `mesh_axis` with the names that there are when it is
+  /// unknown.
+  constexpr int axis_index(std::string_view name) const {
+    const int axis = find(name);
+    if (axis == rank()) fail_unknown_axis(name);
+    return axis;
+  }
+
+  /// The part of the mesh that lies along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
+  constexpr SubMesh operator[](std::string_view axis) const;
+  constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
+
+  /// The device ids, row-major over the axes; empty where they are 0, 1, 2, ...
+  constexpr const DeviceOrder& order() const { return order_; }
+  constexpr int device_at(const Coordinates& coordinates) const {
+    if (coordinates.size() != axes_.size())
+      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
+    std::int64_t position = 0;
+    for (int axis = 0; axis < rank(); ++axis) {
+      const int size = axes_[axis].size;
+      if (coordinates[axis] < 0 || coordinates[axis] >= size)
+        fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates[axis], " is outside axis '",
+             axes_[axis].name.view(), "' of size ", size);
+      position = position * size + coordinates[axis];
+    }
+    return order_.empty() ? static_cast<int>(position) : order_[position];
+  }
+  constexpr Coordinates coordinates_of(int device) const {
+    if (device < 0 || device >= size_)
+      fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
+    std::int64_t position = order_.empty() ? device : order_.position_of(device);
+    Coordinates coordinates(axes_.size(), 0);
+    for (int axis = rank() - 1; axis >= 0; --axis) {
+      coordinates[axis] = static_cast<int>(position % axes_[axis].size);
+      position /= axes_[axis].size;
+    }
+    return coordinates;
+  }
+
+  friend constexpr bool operator==(const Mesh&, const Mesh&) = default;
+  constexpr std::uint64_t hash() const {
+    std::uint64_t hash = hash_mix(0, axes_.size());
+    for (const Axis& axis : axes_)
+      hash = hash_mix(hash_mix(hash, axis.name.view()), static_cast<std::uint64_t>(axis.size));
+    return order_.empty() ? hash : hash_mix(hash, order_.hash());
+  }
+
+  /// "mesh(data=2,model=4)"; where ids are not laid row-major with ";order=3,2,1,0", or with ";order=[2,4]T(1,0)" for
+  /// more than eight devices in the transposed order of an array. parse_mesh reads it back.
+  std::string text() const {
+    std::string out = "mesh(";
+    const char* separator = "";
+    for (const Axis& axis : axes_) {
+      out += concat_text(separator, axis.name.view(), "=", axis.size);
+      separator = ",";
+    }
+    if (order_.empty()) return out + ")";
+    const bool few = !order_.is_counter() || size_ <= 8;
+    return concat_text(out, ";order=", few ? order_.list_text() : order_.counter_text(), ")");
+  }
+
+ private:
+  constexpr int find(std::string_view name) const {
+    int axis = 0;
+    while (axis < rank() && axes_[axis].name.view() != name) ++axis;
+    if (const int index = detail::index_of_digits(name); axis == rank() && index >= 0 && index < rank()) return index;
+    return axis;
+  }
+  constexpr const Axis& at(int axis) const {
+    if (axis < 0 || axis >= rank()) fail(errc::mesh_axis, "[mesh] axis: ", axis, " is not one of the ", rank());
+    return axes_[axis];
+  }
+
+  constexpr void check_axes() {
+    for (int axis = 0; axis < rank(); ++axis) {
+      const std::string_view name = axes_[axis].name.view();
+      if (!detail::is_axis_name(name))
+        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' is empty, '-', or holds a space or one of {}()[]=,;*'\"");
+      if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
+        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' names axis ", axis,
+             ", but digits are the index of an axis without a name");
+      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] axis names differ: '", name, "' is given twice");
+      if (axes_[axis].size < 1)
+        fail(errc::mesh_axis, "[mesh] axis size at least 1: '", name, "' has ", axes_[axis].size);
+      size_ *= axes_[axis].size;
+      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
+    }
+  }
+  constexpr void check_order() {
+    if (order_.empty()) return;
+    if (order_.size() != size_)
+      fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
+    if (!order_.is_counter()) {  // a counter gives each id once
+      Growable<bool> seen(static_cast<std::size_t>(size_));
+      std::int64_t outside = size_;
+      for (std::int64_t i = 0; i < size_; ++i) {
+        const std::int32_t device = order_[i];
+        bool twice = false;
+        if (device >= 0 && device < size_) {
+          twice = seen[static_cast<std::size_t>(device)];
+          seen[static_cast<std::size_t>(device)] = true;
+        } else {
+          twice = order_.position_of(device) < i;
+          outside = i;
+        }
+        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
+      }
+      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
+    }
+    // One spelling for one mesh: equality and hashes are keys of the plan cache.
+    if (order_.is_range()) order_ = {};
+  }
+  [[noreturn]] void fail_unknown_axis(std::string_view name) const {
+    fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
+  }
+
+  AxisTable axes_;
+  DeviceOrder order_;
+  std::int64_t size_ = 1;
+};
+
+/// Reads "data=2,model=4", with or without "mesh( )" around it, as Mesh::text() prints it and a command line gives it.
+constexpr Mesh parse_mesh(std::string_view text) {
+  detail::TextReader reader{text};
+  const bool wrapped = reader.take("mesh(");
+  const auto at_end = [&] {
+    detail::TextReader ahead = reader;
+    return wrapped ? ahead.take(")") && ahead.done() : ahead.done();
+  };
+  const auto expect = [&](bool matches) {
+    if (!matches)
+      fail(errc::mesh_axis, "[mesh] text like data=2,model=4: '", text, "' stops making sense at '", reader.rest, "'");
+  };
+
+  AxisTable axes;
+  if (at_end()) return {};
+  if (!reader.take(";")) {
+    do {
+      const std::string_view name = reader.take_name();
+      int size = 0;
+      expect(!name.empty() && reader.take("=") && reader.take(size));
+      axes.push_back({Name(name), size});
+    } while (reader.take(","));
+    if (at_end()) return Mesh(axes);
+    expect(reader.take(";"));
+  }
+  expect(reader.take("order="));
+  Growable<std::int32_t> ids;
+  const auto take_list = [&] {
+    do {
+      std::int32_t number = 0;
+      expect(reader.take(number));
+      ids.push_back(number);
+    } while (reader.take(","));
+  };
+  if (!reader.take("[")) {
+    take_list();
+    expect(at_end());
+    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+  }
+  take_list();
+  const auto dims = ids;
+  ids.clear();
+  expect(reader.take("]") && reader.take("T("));
+  take_list();
+  expect(reader.take(")") && at_end());
+  DeviceOrder order;
+  if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
+    fail(errc::mesh_devices, "[mesh] device order: the sizes and the transposition don't fit in '", text, "'");
+  return Mesh(axes, order);
+}
+
+/// A mesh of axes without names: a spec calls them 0, 1, ...
+constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
+  AxisTable axes;
+  for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
+  return Mesh(axes, order);
+}
+
+/// All devices along one axis, which has no name unless one is given.
+constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/hybrid_mesh.hpp
+
+#ifndef TESSERA_MESH_HYBRID_MESH_HPP
+#define TESSERA_MESH_HYBRID_MESH_HPP
+
+namespace tessera {
+
+/// Most dims of the network inside a slice, such as x, y, z and the core of a chip.
+inline constexpr int max_torus_dims = 4;
+
+/// Where a device is: its slice, and its place in the torus of the slice.
+struct DevicePlace {
+  InlineVector<std::int32_t, max_torus_dims> coordinates;
+  std::int32_t slice = 0;
+};
+
+/// Slices of one shape whose devices are numbered slice by slice, and in a slice with the first dim fastest, as TPUs
+/// number them. `{{2, 2, 1}, 2}` is two slices of 2x2x1.
+struct Torus {
+  InlineVector<std::int32_t, max_torus_dims> dims;
+  std::int32_t slices = 1;
+};
+
+/// Shapes of a hybrid mesh, one entry an axis, least talkative axis first: `inner` is laid on the fast network of each
+/// slice (ICI), `outer` over the slices (DCN). Without names the axes are 0, 1, ...
+struct HybridShape {
+  std::vector<std::int32_t> inner;
+  std::vector<std::int32_t> outer{};
+  std::vector<Name> axes{};
+};
+
+namespace detail {
+
+inline std::string product_text(const std::int32_t* sizes, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += concat_text(i ? "x" : "", sizes[i]);
+  return out;
+}
+
+/// For each axis of `shape`, last first, the dims of the torus that it is laid on: as many as possible whose sizes
+/// multiply to the axis, and of those the first. This is the assignment of JAX's mesh_utils.
+inline std::vector<std::vector<int>> lay_on_torus(const std::vector<std::int32_t>& shape,
+                                                  const InlineVector<std::int32_t, max_torus_dims>& dims) {
+  std::vector<std::vector<int>> laid(shape.size());
+  const auto rank = static_cast<unsigned>(dims.size());
+  unsigned taken = 0;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    unsigned best = 0;
+    int most = 0;
+    for (unsigned mask = 1; mask < 1u << rank; ++mask) {
+      if (mask & taken) continue;
+      std::int64_t product = 1;
+      int count = 0;
+      unsigned order =
+          0;  // dims first to last, major first: the set that comes first among those of its size is largest
+      for (unsigned dim = 0; dim < rank; ++dim) {
+        order = order << 1 | (mask >> dim & 1);
+        if (!(mask >> dim & 1)) continue;
+        product *= dims[dim];
+        ++count;
+      }
+      unsigned best_order = 0;
+      for (unsigned dim = 0; dim < rank; ++dim) best_order = best_order << 1 | (best >> dim & 1);
+      if (product != shape[axis] || count > 3) continue;
+      if (count > most || (count == most && order > best_order)) {
+        best = mask;
+        most = count;
+      }
+    }
+    if (most == 0 && shape[axis] > 1)
+      fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", axis, " of size ", shape[axis],
+           ": no free dims of the torus ", product_text(dims.data(), dims.size()),
+           " multiply to it; axes are laid out last first");
+    taken |= best;
+    for (unsigned dim = 0; dim < rank; ++dim)
+      if (best >> dim & 1) laid[axis].push_back(static_cast<int>(dim));
+  }
+  return laid;
+}
+
+/// The shape with its checks: outer of ones where it is left out. Gives the sizes of the whole mesh.
+inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice) {
+  if (shape.outer.empty()) shape.outer.assign(shape.inner.size(), 1);
+  if (shape.inner.size() != shape.outer.size())
+    fail(errc::mesh_axis, "[hybrid_mesh] one inner and one outer size an axis: ", shape.inner.size(), " and ",
+         shape.outer.size());
+  if (!shape.axes.empty() && shape.axes.size() != shape.inner.size())
+    fail(errc::mesh_axis, "[hybrid_mesh] one name an axis: ", shape.axes.size(), " names for ", shape.inner.size(),
+         " axes");
+  AxisTable axes;
+  std::int64_t inner = 1, outer = 1;
+  for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
+    if (shape.inner[axis] < 1 || shape.outer[axis] < 1)
+      fail(errc::mesh_axis, "[hybrid_mesh] axis size at least 1: axis ", axis, " has ", shape.inner[axis],
+           " inside and ", shape.outer[axis], " outside");
+    inner *= shape.inner[axis];
+    outer *= shape.outer[axis];
+    const std::int64_t size = std::int64_t{shape.inner[axis]} * shape.outer[axis];
+    if (inner > INT32_MAX || outer > INT32_MAX || size > INT32_MAX)
+      fail(errc::mesh_devices, "[hybrid_mesh] device count: more than ", INT32_MAX, " devices");
+    axes.push_back(
+        {shape.axes.empty() ? name_of_index(static_cast<int>(axis)) : shape.axes[axis], static_cast<int>(size)});
+  }
+  if (slices == 1 && outer > 1)
+    fail(errc::mesh_devices, "[hybrid_mesh] outer shape: ", product_text(shape.outer.data(), shape.outer.size()),
+         " for devices of a single slice");
+  if (inner != devices_in_slice)
+    fail(errc::mesh_devices, "[hybrid_mesh] devices of a slice: ", devices_in_slice, " for an inner shape of ",
+         product_text(shape.inner.data(), shape.inner.size()));
+  if (outer != slices)
+    fail(errc::mesh_devices, "[hybrid_mesh] slices: ", slices, " for an outer shape of ",
+         product_text(shape.outer.data(), shape.outer.size()));
+  return axes;
+}
+
+}  // namespace detail
+
+/// A mesh over slices of devices with a fast network inside each and a slow one between them: each axis goes over the
+/// slices first, then over dims of the torus, so that the last axes get the fastest links. Device ids are not laid
+/// row-major. The shape is the product of inner and outer shape, axis by axis. Takes neither time nor memory per
+/// device. Errors: `mesh_devices` for an outer shape of a single slice, for devices or slices that are not as many as
+/// the shapes say, and for an axis that no dims of the torus make up; `mesh_axis` for shapes and names that don't
+/// match.
+///
+///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
+///                                           ts::Torus{{2, 2, 1}, 2});
+inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
+  std::int64_t in_slice = 1;
+  for (std::int32_t dim : torus.dims) {
+    if (dim < 1 || dim > INT32_MAX / in_slice)
+      fail(errc::mesh_devices, "[hybrid_mesh] torus: ", detail::product_text(torus.dims.data(), torus.dims.size()));
+    in_slice *= dim;
+  }
+  if (torus.slices < 1 || torus.slices > INT32_MAX / in_slice)
+    fail(errc::mesh_devices, "[hybrid_mesh] slices: ", torus.slices);
+  const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice);
+  const auto laid = detail::lay_on_torus(shape.inner, torus.dims);
+  DigitList digits;
+  std::int64_t slices = torus.slices;
+  for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
+    slices /= shape.outer[axis];
+    if (shape.outer[axis] > 1) digits.push_back({shape.outer[axis], static_cast<std::int32_t>(slices * in_slice)});
+    for (int dim : laid[axis]) {
+      std::int32_t stride = 1;
+      for (int faster = 0; faster < dim; ++faster) stride *= torus.dims[static_cast<std::size_t>(faster)];
+      const std::int32_t size = torus.dims[static_cast<std::size_t>(dim)];
+      if (size > 1) digits.push_back({size, stride});
+    }
+  }
+  return Mesh(axes, DeviceOrder::of_digits(digits));
+}
+
+/// The same for devices at explicit places, in the order of their ids. Slices may be numbered and placed anyhow, as
+/// long as each is a full box of the same shape. Errors: also `mesh_devices` for two devices at one place, and for a
+/// slice that is not a full box.
+inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devices) {
+  if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] devices: none");
+  const std::size_t rank = devices[0].coordinates.size();
+  struct Slice {
+    std::int32_t index;
+    InlineVector<std::int32_t, max_torus_dims> low, high;
+    std::vector<std::int32_t> ids;  // row-major over the box
+  };
+  std::vector<Slice> slices;  // ascending
+  for (const DevicePlace& device : devices) {
+    if (device.coordinates.size() != rank)
+      fail(errc::mesh_devices, "[hybrid_mesh] coordinates: ", device.coordinates.size(), " and ", rank,
+           " of two devices");
+    std::size_t at = 0;
+    while (at < slices.size() && slices[at].index < device.slice) ++at;
+    if (at == slices.size() || slices[at].index != device.slice)
+      slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(at),
+                    Slice{device.slice, device.coordinates, device.coordinates, {}});
+    for (std::size_t dim = 0; dim < rank; ++dim) {
+      const std::int32_t place = device.coordinates[dim];
+      if (place < slices[at].low[dim]) slices[at].low[dim] = place;
+      if (place > slices[at].high[dim]) slices[at].high[dim] = place;
+    }
+  }
+  InlineVector<std::int32_t, max_torus_dims> dims;
+  std::int64_t in_slice = 1;
+  for (std::size_t dim = 0; dim < rank; ++dim) {
+    const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
+    if (size > static_cast<std::int64_t>(devices.size()))
+      fail(errc::mesh_devices, "[hybrid_mesh] full slices: slice ", slices[0].index, " spans ", size, " places in dim ",
+           dim, " with ", devices.size(), " devices");
+    dims.push_back(static_cast<std::int32_t>(size));
+    in_slice *= size;
+  }
+  for (Slice& slice : slices) {
+    for (std::size_t dim = 0; dim < rank; ++dim)
+      if (std::int64_t{slice.high[dim]} - slice.low[dim] + 1 != dims[dim])
+        fail(errc::mesh_devices, "[hybrid_mesh] slices of one shape: slice ", slice.index, " is not ",
+             detail::product_text(dims.data(), rank), " like slice ", slices[0].index);
+    if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices.size()))
+      fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices.size(), " devices for ", slices.size(),
+           " slices of ", detail::product_text(dims.data(), rank));
+    slice.ids.assign(static_cast<std::size_t>(in_slice), -1);
+  }
+  for (std::size_t id = 0; id < devices.size(); ++id) {
+    std::size_t at = 0;
+    while (slices[at].index != devices[id].slice) ++at;
+    std::int64_t place = 0;
+    for (std::size_t dim = 0; dim < rank; ++dim)
+      place = place * dims[dim] + (devices[id].coordinates[dim] - slices[at].low[dim]);
+    std::int32_t& held = slices[at].ids[static_cast<std::size_t>(place)];
+    if (held >= 0)
+      fail(errc::mesh_devices, "[hybrid_mesh] one device a place: ", held, " and ", id, " of slice ", slices[at].index);
+    held = static_cast<std::int32_t>(id);
+  }
+  const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
+  const auto laid = detail::lay_on_torus(shape.inner, dims);
+
+  // The order on a row-major torus, whose positions then stand for ids.
+  std::vector<std::int32_t> ids(devices.size());
+  for (std::size_t position = 0; position < ids.size(); ++position) {
+    auto rest = static_cast<std::int64_t>(position);
+    std::int64_t slice = 0, slice_stride = 1, place = 0;
+    for (std::size_t axis = shape.inner.size(); axis-- > 0;) {
+      for (std::size_t i = laid[axis].size(); i-- > 0;) {
+        const auto dim = static_cast<std::size_t>(laid[axis][i]);
+        std::int64_t stride = 1;
+        for (std::size_t minor = dim + 1; minor < rank; ++minor) stride *= dims[minor];
+        place += rest % dims[dim] * stride;
+        rest /= dims[dim];
+      }
+      slice += rest % shape.outer[axis] * slice_stride;
+      rest /= shape.outer[axis];
+      slice_stride *= shape.outer[axis];
+    }
+    ids[position] = slices[static_cast<std::size_t>(slice)].ids[static_cast<std::size_t>(place)];
+  }
+  return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/make_mesh.hpp
+
+#ifndef TESSERA_MESH_MAKE_MESH_HPP
+#define TESSERA_MESH_MAKE_MESH_HPP
+
+namespace tessera {
+
+/// A mesh of device ids, laid row-major over sizes, with one name an axis or none at all: the constructor that Python
+/// users know. `device_count` is the number of devices that there are, if that is known.
+/// Errors, checked in this order: `mesh_devices` where the ids are not as many as the devices; `mesh_axis` where names
+/// don't match the sizes, or repeat; `mesh_devices` where the ids don't fill the mesh, repeat, or are out of range.
+inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::vector<int>& sizes,
+                      const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
+  const auto given = static_cast<std::int64_t>(device_ids.size());
+  if (device_count >= 0 && given != device_count)
+    fail(errc::mesh_devices, "[mesh] one id a device: ", given, " ids for ", device_count, " devices");
+  if (!names.empty() && names.size() != sizes.size())
+    fail(errc::mesh_axis, "[mesh] one name an axis: ", names.size(), " names for ", sizes.size(), " axes");
+  AxisTable axes;
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis)
+    axes.push_back({names.empty() ? detail::name_of_index(static_cast<int>(axis)) : names[axis], sizes[axis]});
+  if (device_ids.empty()) fail(errc::mesh_devices, "[mesh] one device id a place: no ids");
+  return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()));
+}
+
+/// The device ids as nested lists, an axis a level: "[[0, 1], [2, 3]]".
+inline std::string logical_mesh_text(const Mesh& mesh) {
+  std::string out;
+  const auto print = [&](const auto& self, int axis, Coordinates& place) -> void {
+    if (axis == mesh.rank()) {
+      out += std::to_string(mesh.device_at(place));
+      return;
+    }
+    out += "[";
+    for (int i = 0; i < mesh.axis_size(axis); ++i) {
+      if (i > 0) out += ", ";
+      place[static_cast<std::size_t>(axis)] = i;
+      self(self, axis + 1, place);
+    }
+    out += "]";
+  };
+  Coordinates place(static_cast<std::size_t>(mesh.rank()), 0);
+  print(print, 0, place);
+  return out;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/box.hpp
+
+#ifndef TESSERA_MESH_BOX_HPP
+#define TESSERA_MESH_BOX_HPP
+
+namespace tessera {
+
+/// A range of indices in every dim of a tensor: begin <= index < end.
+struct Box {
+  Shape begin;
+  Shape end;
+
+  constexpr bool empty() const {
+    for (std::size_t dim = 0; dim < begin.size(); ++dim)
+      if (end[dim] <= begin[dim]) return true;
+    return false;
+  }
+  friend constexpr bool operator==(const Box&, const Box&) = default;
+};
+
+constexpr Shape extents(const Box& box) {
+  Shape shape;
+  for (std::size_t dim = 0; dim < box.begin.size(); ++dim) shape.push_back(box.end[dim] - box.begin[dim]);
+  return shape;
+}
+
+/// The indices that both hold. Extents are never negative: boxes apart meet in an empty box.
+constexpr Box intersect(const Box& a, const Box& b) {
+  if (a.begin.size() != b.begin.size())
+    fail(errc::rank_mismatch, "[intersect] ranks differ: ", a.begin.size(), " and ", b.begin.size());
+  Box both = a;
+  for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
+    if (b.begin[dim] > both.begin[dim]) both.begin[dim] = b.begin[dim];
+    if (b.end[dim] < both.end[dim]) both.end[dim] = b.end[dim];
+    if (both.end[dim] < both.begin[dim]) both.end[dim] = both.begin[dim];
+  }
+  return both;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/partition_spec.hpp
+
+#ifndef TESSERA_MESH_PARTITION_SPEC_HPP
+#define TESSERA_MESH_PARTITION_SPEC_HPP
+
+namespace tessera {
+
+/// Most mesh axes that can split one dim.
+inline constexpr int max_axes_per_dim = 4;
+
+struct NoAxis {};
+
+/// The entry of a dim that no mesh axis splits.
+inline constexpr NoAxis none{};
+
+/// A mesh axis in a spec: its name, or its index.
+struct AxisRef {
+  Name name;
+
+  constexpr AxisRef(const char* axis) : name(axis) {}
+  constexpr AxisRef(std::string_view axis) : name(axis) {}
+  constexpr AxisRef(const Name& axis) : name(axis) {}
+  AxisRef(std::nullptr_t) = delete;
+  template <class Index>
+    requires(std::is_integral_v<Index> && !std::is_same_v<Index, bool> && !std::is_same_v<Index, char>)
+  constexpr AxisRef(Index axis) {
+    if (axis < Index{0})
+      fail(errc::spec_axis, "[spec] axis index from 0: ", static_cast<std::int64_t>(axis), " counts from the end");
+    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis));
+    name = detail::name_of_index(static_cast<int>(axis));
+  }
+  template <class T>
+    requires(!std::is_convertible_v<T, std::string_view> && !std::is_convertible_v<T, Name> &&
+             (!std::is_integral_v<T> || std::is_same_v<T, bool> || std::is_same_v<T, char>))
+  constexpr AxisRef(const T&) {
+    static_assert(sizeof(T) == 0,
+                  "an entry of a spec is ts::none, an axis by its name or its index, or a list of axes");
+  }
+};
+
+/// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
+struct SpecEntry {
+  InlineVector<Name, max_axes_per_dim> axes;
+  std::uint8_t priority = 0;  ///< 0: computed on as it lies; above: a way to store, which yields to other uses
+
+  constexpr SpecEntry() = default;
+  constexpr SpecEntry(NoAxis) {}
+  template <class Axis>
+    requires(!std::is_same_v<Axis, SpecEntry> && !std::is_same_v<Axis, NoAxis>)
+  constexpr SpecEntry(const Axis& axis) : axes{AxisRef(axis).name} {}
+  constexpr SpecEntry(std::initializer_list<AxisRef> list) {
+    for (const AxisRef& axis : list) axes.push_back(axis.name);
+  }
+
+  friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
+};
+
+/// How a tensor lies on a mesh: an entry a dim, of axes by name or by index. Dims past the last entry are not split; a
+/// scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is the major one.
+/// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
+///
+///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
+struct PartitionSpec {
+  InlineVector<SpecEntry, max_rank> entries;
+
+  constexpr PartitionSpec() = default;
+  constexpr PartitionSpec(std::initializer_list<SpecEntry> list) : entries(list) {}
+
+  /// The same spec as a way to store only: the tensor is gathered where it is used, as FSDP does with weights.
+  constexpr PartitionSpec gathered_on_use() const {
+    PartitionSpec spec = *this;
+    for (SpecEntry& entry : spec.entries) entry.priority = entry.axes.empty() ? 0 : 1;
+    return spec;
+  }
+  /// The same for one entry: the axes of the others keep splitting the computation.
+  constexpr PartitionSpec gathered_on_use(int dim) const {
+    if (dim < 0 || dim >= static_cast<int>(entries.size()))
+      fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of ", entries.size(), " entries");
+    PartitionSpec spec = *this;
+    SpecEntry& entry = spec.entries[static_cast<std::size_t>(dim)];
+    entry.priority = entry.axes.empty() ? 0 : 1;
+    return spec;
+  }
+
+  /// "{data,-,(x,y)}"; a star marks an entry that is gathered on use. parse_spec reads it back.
+  std::string text() const {
+    std::string out = "{";
+    for (const SpecEntry& entry : entries) {
+      if (out.size() > 1) out += ",";
+      if (entry.axes.empty()) out += "-";
+      if (entry.axes.size() > 1) out += "(";
+      for (std::size_t i = 0; i < entry.axes.size(); ++i) out += concat_text(i ? "," : "", entry.axes[i].view());
+      if (entry.axes.size() > 1) out += ")";
+      if (entry.axes.empty() || entry.priority == 0) continue;
+      out += "*";
+      if (entry.priority > 1) out += std::to_string(entry.priority);
+    }
+    return out + "}";
+  }
+
+  friend constexpr bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
+};
+
+/// Reads "{data,-,(x,y)}", with or without the braces, as PartitionSpec::text() prints it.
+constexpr PartitionSpec parse_spec(std::string_view text) {
+  detail::TextReader reader{text};
+  const auto expect = [&](bool matches) {
+    if (!matches)
+      fail(errc::spec_axis, "[spec] text like {data,-,(x,y)}: '", text, "' stops making sense at '", reader.rest, "'");
+  };
+  const auto take_axis = [&] {
+    const std::string_view name = reader.take_name();
+    expect(detail::is_axis_name(name));
+    return Name(name);
+  };
+
+  PartitionSpec spec;
+  const bool wrapped = reader.take("{");
+  if (wrapped ? reader.take("}") : reader.done()) {
+    expect(reader.done());
+    return spec;
+  }
+  do {
+    SpecEntry entry;
+    if (reader.take("(")) {
+      do entry.axes.push_back(take_axis());
+      while (reader.take(","));
+      expect(reader.take(")"));
+    } else if (const std::string_view name = reader.take_name(); name != "-") {
+      expect(!name.empty());
+      entry.axes.push_back(Name(name));
+    }
+    if (!entry.axes.empty() && reader.take("*")) {
+      int priority = 1;
+      if (reader.take(priority)) expect(priority >= 1 && priority <= 255);
+      entry.priority = static_cast<std::uint8_t>(priority);
+    }
+    spec.entries.push_back(entry);
+  } while (reader.take(","));
+  if (wrapped) expect(reader.take("}"));
+  expect(reader.done());
+  return spec;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/sharding.hpp
+
+#ifndef TESSERA_MESH_SHARDING_HPP
+#define TESSERA_MESH_SHARDING_HPP
+
+namespace tessera {
+
+/// Mesh axes that split one dim, as indices into the mesh, major first.
+using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
+
+/// How the parts of an unreduced value combine.
+enum class Reduction : std::uint8_t { sum, max, min };
+
+constexpr std::string_view name_of(Reduction reduction) {
+  constexpr std::string_view names[] = {"sum", "max", "min"};
+  return names[static_cast<std::size_t>(reduction)];
+}
+
+/// How a tensor of a known rank lies on a mesh: a spec with its axis names looked up, plus the axes that a value is
+/// still to be reduced over. Axes in neither place hold replicas.
+struct Sharding {
+  std::uint8_t rank = 0;
+  AxisList dims[max_rank]{};
+  std::uint16_t unreduced = 0;  ///< one bit a mesh axis
+  Reduction reduction = Reduction::sum;
+  std::uint8_t priority[max_rank]{};  ///< 0: a sharding to compute in; above: to store in, gathered on use
+
+  /// Mesh axes that make shards differ, one bit each.
+  constexpr std::uint16_t used_axes() const {
+    std::uint16_t mask = unreduced;
+    for (int dim = 0; dim < rank; ++dim)
+      for (std::uint8_t axis : dims[dim]) mask = static_cast<std::uint16_t>(mask | 1u << axis);
+    return mask;
+  }
+  constexpr bool uses(int axis) const { return used_axes() >> axis & 1; }
+  constexpr bool is_replicated() const { return used_axes() == 0; }
+  constexpr Sharding without_unreduced() const {
+    Sharding reduced = *this;
+    reduced.unreduced = 0;
+    reduced.reduction = Reduction::sum;
+    return reduced;
+  }
+  constexpr Sharding without_priority() const {
+    Sharding plain = *this;
+    for (std::uint8_t& p : plain.priority) p = 0;
+    return plain;
+  }
+
+  constexpr std::uint64_t hash() const {
+    std::uint64_t hash = hash_mix(rank, std::uint64_t{unreduced} << 8 | static_cast<std::uint64_t>(reduction));
+    for (int dim = 0; dim < rank; ++dim) {
+      std::uint64_t word = priority[dim];
+      for (std::uint8_t axis : dims[dim]) word = word << 8 | (axis + 1u);
+      hash = hash_mix(hash, word);
+    }
+    return hash;
+  }
+  friend constexpr bool operator==(const Sharding& a, const Sharding& b) {
+    if (a.rank != b.rank || a.unreduced != b.unreduced || a.reduction != b.reduction) return false;
+    for (int dim = 0; dim < a.rank; ++dim)
+      if (a.priority[dim] != b.priority[dim] || !(a.dims[dim] == b.dims[dim])) return false;
+    return true;
+  }
+};
+
+constexpr Sharding replicated(int rank) {
+  Sharding sharding;
+  sharding.rank = static_cast<std::uint8_t>(rank);
+  return sharding;
+}
+
+namespace detail {
+[[noreturn]] inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec, const Mesh& mesh,
+                                   int rank) {
+  fail(id, "[spec] ", rule, ": ", spec.text(), " for a tensor of rank ", rank, " on ", mesh.text());
+}
+[[noreturn]] inline void fail_spec_axis(std::string_view name, std::string_view rule, const PartitionSpec& spec,
+                                        const Mesh& mesh, int rank) {
+  fail_spec(errc::spec_axis, concat_text("axis '", name, "' ", rule), spec, mesh, rank);
+}
+constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
+  if (shape.size() != sharding.rank)
+    fail(errc::rank_mismatch, "[sharding] rank: a shape of rank ", shape.size(), " and a sharding of rank ",
+         sharding.rank);
+}
+}  // namespace detail
+
+/// Looks the axis names of a spec up in a mesh, for a tensor of the given rank.
+/// Errors: `spec_axis` for an axis that is unknown or used twice, `spec_rank` for a spec longer than the rank.
+constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
+  if (rank < 0 || rank > max_rank)
+    detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
+  if (static_cast<int>(spec.entries.size()) > rank)
+    detail::fail_spec(errc::spec_rank, "more entries than dims", spec, mesh, rank);
+  Sharding sharding = replicated(rank);
+  unsigned used = 0;
+  for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
+    const SpecEntry& entry = spec.entries[dim];
+    for (const Name& name : entry.axes) {
+      if (!mesh.has_axis(name.view())) detail::fail_spec_axis(name.view(), "is unknown", spec, mesh, rank);
+      const int axis = mesh.axis_index(name.view());
+      if (used >> axis & 1) detail::fail_spec_axis(name.view(), "is used twice", spec, mesh, rank);
+      used |= 1u << axis;
+      sharding.dims[dim].push_back(static_cast<std::uint8_t>(axis));
+    }
+    if (!entry.axes.empty()) sharding.priority[dim] = entry.priority;
+  }
+  return sharding;
+}
+
+/// The spec that resolves to a sharding, less what a spec can't say: unreduced axes.
+constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
+  PartitionSpec spec;
+  for (int dim = 0; dim < sharding.rank; ++dim) {
+    SpecEntry entry;
+    for (std::uint8_t axis : sharding.dims[dim]) entry.axes.push_back(mesh.axis_name(axis));
+    entry.priority = sharding.priority[dim];
+    spec.entries.push_back(entry);
+  }
+  return spec;
+}
+
+/// "{data,-}", with "+sum(model)" after it for a value still to be summed over the axis "model".
+inline std::string text(const Sharding& sharding, const Mesh& mesh) {
+  std::string out = spec_of(sharding, mesh).text();
+  if (sharding.unreduced == 0) return out;
+  out += concat_text("+", name_of(sharding.reduction), "(");
+  const char* separator = "";
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    if (!(sharding.unreduced >> axis & 1)) continue;
+    out += concat_text(separator, mesh.axis_name(axis).view());
+    separator = ",";
+  }
+  return out + ")";
+}
+
+/// Number of shards that a dim is split into.
+constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
+  if (dim < 0 || dim >= sharding.rank)
+    fail(errc::dim_range, "[shard_count] dim in range: ", dim, " of rank ", sharding.rank);
+  int count = 1;
+  for (std::uint8_t axis : sharding.dims[dim]) count *= mesh.axis_size(axis);
+  return count;
+}
+
+/// The indices that the device at `coordinates` holds. A dim of n indices over k shards is cut every ceil(n/k);
+/// trailing shards are shorter, or empty at [n, n). The axes of a dim count as one, major first.
+constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh,
+                        const Coordinates& coordinates) {
+  detail::check_same_rank(shape, sharding);
+  if (static_cast<int>(coordinates.size()) != mesh.rank())
+    fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
+  Box box{Shape(shape.size(), 0), shape};
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (sharding.dims[dim].empty()) continue;
+    std::int64_t count = 1;
+    std::int64_t index = 0;
+    for (std::uint8_t axis : sharding.dims[dim]) {
+      count *= mesh.axis_size(axis);
+      index = index * mesh.axis_size(axis) + coordinates[axis];
+    }
+    const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
+    const std::int64_t begin = index * chunk;
+    box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
+    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+  }
+  return box;
+}
+
+/// The indices that a device holds.
+constexpr Box device_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh, int device) {
+  return shard_box(shape, sharding, mesh, mesh.coordinates_of(device));
+}
+
+/// Numbers the distinct shards of a tensor: mixed radix over the mesh axes that the sharding uses, in mesh order.
+/// A tensor stores one buffer a shard, however many devices hold a replica of it.
+class ShardGrid {
+ public:
+  constexpr ShardGrid() = default;
+  constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding) : rank_(mesh.rank()), used_(sharding.used_axes()) {
+    if (used_ >> rank_ != 0)
+      fail(errc::spec_axis, "[sharding] axes of the mesh: a sharding that uses ", std::bit_width(used_),
+           " axes on a mesh of ", rank_);
+    for (int axis = rank_ - 1; axis >= 0; --axis) {
+      sizes_[axis] = mesh.axis_size(axis);
+      int& count = used_ >> axis & 1 ? count_ : replicas_;
+      strides_[axis] = count;
+      count *= sizes_[axis];
+    }
+  }
+
+  /// Number of distinct shards.
+  constexpr int count() const { return count_; }
+  /// Number of devices that hold each shard.
+  constexpr int replicas() const { return replicas_; }
+  constexpr int index_of(const Coordinates& coordinates) const { return digits(coordinates, used_); }
+  /// Which replica of its shard is at `coordinates`, counted in mesh order.
+  constexpr int replica_of(const Coordinates& coordinates) const { return digits(coordinates, ~unsigned{used_}); }
+  /// Where a shard lies; without a replica, the first.
+  constexpr Coordinates coordinates(int index, int replica = 0) const {
+    Coordinates place(static_cast<std::size_t>(rank_), 0);
+    for (int axis = 0; axis < rank_; ++axis)
+      place[axis] = (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis];
+    return place;
+  }
+
+  friend constexpr bool operator==(const ShardGrid&, const ShardGrid&) = default;
+
+ private:
+  constexpr int digits(const Coordinates& coordinates, unsigned axes) const {
+    int index = 0;
+    for (int axis = 0; axis < rank_; ++axis)
+      if (axes >> axis & 1) index += coordinates[axis] * strides_[axis];
+    return index;
+  }
+
+  int rank_ = 0;
+  std::uint16_t used_ = 0;
+  int count_ = 1;
+  int replicas_ = 1;
+  int sizes_[max_axes]{};
+  int strides_[max_axes]{};
+};
+
+/// The replica that a device holds: how many devices of lower id hold the same shard.
+constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device) {
+  const ShardGrid grid(mesh, sharding);
+  const Coordinates place = mesh.coordinates_of(device);
+  if (mesh.order().empty()) return grid.replica_of(place);
+  const int shard = grid.index_of(place);
+  int lower = 0;
+  for (int replica = 0; replica < grid.replicas(); ++replica)
+    lower += mesh.device_at(grid.coordinates(shard, replica)) < device;
+  return lower;
+}
+
+/// Where one element of a tensor is: in a shard, numbered as in ShardGrid, at an index of its own.
+struct ElementPlace {
+  int shard = 0;
+  Shape index;
+  friend constexpr bool operator==(const ElementPlace&, const ElementPlace&) = default;
+};
+
+/// Which shard holds the element at an index of the whole tensor, and where in it. Of a value still to be reduced it is
+/// the first of the shards that hold parts of the element.
+/// Errors: `rank_mismatch`, and `dim_range` for an index outside the tensor.
+constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
+  detail::check_same_rank(shape, sharding);
+  if (index.size() != shape.size())
+    fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
+  ElementPlace place{0, index};
+  Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (index[dim] < 0 || index[dim] >= shape[dim])
+      fail(errc::dim_range, "[locate] index: ", index[dim], " in dim ", dim, " of ", shape[dim]);
+    const int count = shard_count(sharding, mesh, static_cast<int>(dim));
+    const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
+    std::int64_t shard = index[dim] / chunk;
+    place.index[dim] = index[dim] % chunk;
+    const AxisList& axes = sharding.dims[dim];
+    for (std::size_t a = axes.size(); a-- > 0; shard /= mesh.axis_size(axes[a]))
+      coordinates[axes[a]] = static_cast<int>(shard % mesh.axis_size(axes[a]));
+  }
+  place.shard = ShardGrid(mesh, sharding).index_of(coordinates);
+  return place;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/shardy.hpp
+
+#ifndef TESSERA_MESH_SHARDY_HPP
+#define TESSERA_MESH_SHARDY_HPP
+
+namespace tessera {
+
+/// A sharding as Shardy writes it. Beside ours it has dims that propagation may split further, and axes that are
+/// promised to replicate. Its priority of a dim is kept as ours, a way to store.
+struct ShardySharding {
+  Name mesh_name{"mesh"};
+  Sharding sharding;
+  std::uint8_t open_dims = 0;    ///< one bit a dim: `{"x", ?}`
+  std::uint16_t replicated = 0;  ///< one bit a mesh axis: `replicated={"y"}`
+
+  friend constexpr bool operator==(const ShardySharding&, const ShardySharding&) = default;
+};
+
+/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, with `device_ids=[...]` where ids are not laid row-major.
+inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
+  std::string out = concat_text("sdy.mesh @", name, " = <[");
+  const char* separator = "";
+  for (const Axis& axis : mesh.axes()) {
+    out += concat_text(separator, "\"", axis.name.view(), "\"=", axis.size);
+    separator = ", ";
+  }
+  out += "]";
+  if (!mesh.order().empty()) {
+    out += ", device_ids=[";
+    for (std::int64_t i = 0; i < mesh.size(); ++i) out += concat_text(i ? ", " : "", mesh.order()[i]);
+    out += "]";
+  }
+  return out + ">";
+}
+
+/// `#sdy.sharding<@mesh, [{"x"}, {"y", ?}p1], replicated={"z"}, unreduced={"w"}>`. Shardy has no word for the kind of
+/// reduction: it sums.
+inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
+  const Sharding& sharding = from.sharding;
+  const auto quoted = [&](int axis) { return concat_text("\"", mesh.axis_name(axis).view(), "\""); };
+  const auto axes_of = [&](unsigned mask) {
+    std::string list;
+    for (int axis = 0; axis < mesh.rank(); ++axis)
+      if (mask >> axis & 1) list += (list.empty() ? "" : ", ") + quoted(axis);
+    return list;
+  };
+  std::string out = concat_text("#sdy.sharding<@", from.mesh_name.view(), ", [");
+  for (int dim = 0; dim < sharding.rank; ++dim) {
+    std::string list;
+    for (std::uint8_t axis : sharding.dims[dim]) list += (list.empty() ? "" : ", ") + quoted(axis);
+    if (from.open_dims >> dim & 1) list += list.empty() ? "?" : ", ?";
+    out += concat_text(dim ? ", " : "", "{", list, "}");
+    if (sharding.priority[dim] != 0) out += concat_text("p", static_cast<int>(sharding.priority[dim]));
+  }
+  out += "]";
+  if (from.replicated != 0) out += concat_text(", replicated={", axes_of(from.replicated), "}");
+  if (sharding.unreduced != 0) out += concat_text(", unreduced={", axes_of(sharding.unreduced), "}");
+  return out + ">";
+}
+inline std::string shardy_text(const Sharding& sharding, const Mesh& mesh) {
+  return shardy_text(ShardySharding{.sharding = sharding}, mesh);
+}
+
+namespace detail {
+
+/// Reads Shardy's text; a member a production.
+class ShardyParser {
+ public:
+  constexpr explicit ShardyParser(std::string_view source) : source_(source), reader_{source} {}
+
+  constexpr Mesh mesh() {
+    if (reader_.take("sdy.mesh")) {
+      expect(reader_.take("@"));
+      expect(!reader_.take_name().empty());
+      expect(reader_.take("="));
+    }
+    expect(reader_.take("<[") || (reader_.take("<") && reader_.take("[")));
+    AxisTable axes;
+    if (!reader_.take("]")) {
+      do {
+        const Name name = quoted();
+        std::int32_t size = 0;
+        expect(reader_.take("=") && reader_.take(size));
+        axes.push_back({name, size});
+      } while (reader_.take(","));
+      expect(reader_.take("]"));
+    }
+    Growable<std::int32_t> ids;
+    if (reader_.take(",")) {
+      expect(reader_.take("device_ids") && reader_.take("=") && reader_.take("["));
+      do {
+        std::int32_t id = 0;
+        expect(reader_.take(id));
+        ids.push_back(id);
+      } while (reader_.take(","));
+      expect(reader_.take("]"));
+    }
+    expect(reader_.take(">") && reader_.done());
+    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+  }
+
+  constexpr ShardySharding sharding(const Mesh& mesh) {
+    ShardySharding out;
+    (void)reader_.take("#");
+    expect(reader_.take("sdy.sharding<") && reader_.take("@"));
+    const std::string_view name = reader_.take_name();
+    expect(!name.empty());
+    out.mesh_name = Name(name);
+    expect(reader_.take(",") && reader_.take("["));
+    unsigned used = 0;
+    if (!reader_.take("]")) {
+      do dim(mesh, out, used);
+      while (reader_.take(","));
+      expect(reader_.take("]"));
+    }
+    while (reader_.take(",")) {
+      if (reader_.take("replicated")) {
+        axis_set(mesh, out.replicated, used);
+      } else {
+        expect(reader_.take("unreduced"));
+        axis_set(mesh, out.sharding.unreduced, used);
+      }
+    }
+    expect(reader_.take(">") && reader_.done());
+    return out;
+  }
+
+ private:
+  constexpr void dim(const Mesh& mesh, ShardySharding& out, unsigned& used) {
+    Sharding& sharding = out.sharding;
+    require(sharding.rank < max_rank, "too many dims");
+    const int at = sharding.rank++;
+    expect(reader_.take("{"));
+    if (!reader_.take("}")) {
+      do {
+        if (reader_.take("?")) {
+          out.open_dims = static_cast<std::uint8_t>(out.open_dims | 1u << at);
+          break;
+        }
+        require(sharding.dims[at].size() < max_axes_per_dim, "too many axes on one dim");
+        sharding.dims[at].push_back(static_cast<std::uint8_t>(axis(mesh, used)));
+      } while (reader_.take(","));
+      expect(reader_.take("}"));
+    }
+    if (!reader_.take("p")) return;
+    std::int32_t priority = 0;
+    expect(reader_.take(priority) && priority >= 0 && priority <= 255);
+    sharding.priority[at] = static_cast<std::uint8_t>(priority);
+  }
+  constexpr void axis_set(const Mesh& mesh, std::uint16_t& mask, unsigned& used) {
+    expect(reader_.take("=") && reader_.take("{"));
+    do mask = static_cast<std::uint16_t>(mask | 1u << axis(mesh, used));
+    while (reader_.take(","));
+    expect(reader_.take("}"));
+  }
+  constexpr int axis(const Mesh& mesh, unsigned& used) {
+    const Name name = quoted();
+    if (reader_.take(":"))
+      fail(errc::unsupported, "[shardy] parts of axes: '", source_, "' splits an axis; split the mesh");
+    if (!mesh.has_axis(name.view()))
+      fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
+    const int index = mesh.axis_index(name.view());
+    if (used >> index & 1)
+      fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is used twice: '", source_, "' on ", mesh.text());
+    used |= 1u << index;
+    return index;
+  }
+  constexpr Name quoted() {
+    expect(reader_.take("\""));
+    const std::string_view name = reader_.take_name();
+    expect(is_axis_name(name) && reader_.take("\""));
+    return Name(name);
+  }
+  constexpr void require(bool holds, std::string_view problem) const {
+    if (!holds) fail(errc::sharding_string, "[shardy] sharding: ", problem, " in '", source_, "'");
+  }
+  constexpr void expect(bool matches) const {
+    if (!matches)
+      fail(errc::sharding_string, "[shardy] sharding: '", source_, "' stops making sense at '", reader_.rest, "'");
+  }
+
+  std::string_view source_;
+  TextReader reader_;
+};
+
+}  // namespace detail
+
+/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it.
+/// Errors: `sharding_string` for other text, `spec_axis` for an axis that is unknown or used twice, `unsupported` for
+/// parts of axes.
+constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh) {
+  return detail::ShardyParser(source).sharding(mesh);
+}
+/// Reads `sdy.mesh @mesh = <["x"=2]>`, or the part from `<` on.
+constexpr Mesh parse_shardy_mesh(std::string_view source) { return detail::ShardyParser(source).mesh(); }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/sharding_string.hpp
+
+#ifndef TESSERA_MESH_SHARDING_STRING_HPP
+#define TESSERA_MESH_SHARDING_STRING_HPP
+
+namespace tessera {
+
+/// Two spellings of the devices in an HLO sharding: a transposed range where there is one, or every id.
+enum class HloForm : std::uint8_t { iota, v1 };
+
+/// What a sharding is, in one word.
+enum class ShardingType : std::uint8_t {
+  unannotated,
+  replicated,
+  maximal,
+  tiled,
+  partially_replicated,
+  manual,
+  unreduced
+};
+
+constexpr std::string_view name_of(ShardingType type) {
+  constexpr std::string_view names[] = {"unannotated",          "replicated", "maximal",  "tiled",
+                                        "partially replicated", "manual",     "unreduced"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+/// An HLO sharding string, taken apart: what XLA programs and their tools exchange.
+///
+/// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
+/// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
+struct HloSharding {
+  enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
+  enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
+
+  Kind kind = Kind::unannotated;
+  InlineVector<std::int64_t, max_rank + 4> tile;  ///< tiles a dim, then the size of each subgroup
+  InlineVector<Subgroup, 4> subgroups;            ///< what the last dims of the tile mean
+  DeviceOrder devices;                            ///< row-major over the tile; of a maximal sharding, the one device
+
+  /// Dims of the tensor that the tile covers.
+  constexpr std::size_t rank() const { return tile.size() - subgroups.size(); }
+  /// Tiles that the dims of the tensor are cut into.
+  constexpr std::int64_t tile_count() const {
+    std::int64_t count = 1;
+    for (std::size_t dim = 0; dim < rank(); ++dim) count *= tile[dim];
+    return count;
+  }
+  constexpr ShardingType type() const;
+  /// The one spelling of a sharding: subgroups of one kind merged and in the order manual, unreduced, replicated, none
+  /// of size one; replicas in ascending order; `replicated` by its name.
+  constexpr HloSharding canonical() const;
+  constexpr std::uint64_t hash() const;
+  /// As XLA prints it; empty when unannotated. parse_hlo_sharding reads it back.
+  std::string text(HloForm form = HloForm::iota) const;
+
+  friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
+    const HloSharding x = a.canonical(), y = b.canonical();
+    return x.kind == y.kind && x.tile == y.tile && x.subgroups == y.subgroups && x.devices == y.devices;
+  }
+};
+
+namespace detail {
+
+constexpr std::string_view name_of(HloSharding::Subgroup subgroup) {
+  constexpr std::string_view names[] = {"manual", "unreduced", "replicated"};
+  return names[static_cast<std::size_t>(subgroup)];
+}
+
+/// Reads one sharding string; a member a production.
+class HloParser {
+ public:
+  constexpr explicit HloParser(std::string_view source) : source_(source), reader_{source} {}
+
+  constexpr HloSharding parse() {
+    using Kind = HloSharding::Kind;
+    HloSharding sharding;
+    if (reader_.done()) return sharding;
+    expect(reader_.take("{"));
+    if (reader_.take("replicated")) {
+      sharding.kind = Kind::replicated;
+    } else if (reader_.take("manual")) {
+      sharding.kind = Kind::manual;
+    } else if (reader_.take("unreduced")) {
+      sharding.kind = Kind::unreduced;
+    } else if (reader_.take("maximal")) {
+      sharding.kind = Kind::maximal;
+      expect(reader_.take("device="));
+      sharding.devices = {number()};
+    } else {
+      expect(reader_.take("devices="));
+      tiled(sharding);
+    }
+    expect(reader_.take("}") && reader_.done());
+    return sharding;
+  }
+
+ private:
+  using Numbers = Growable<std::int32_t>;
+
+  constexpr void tiled(HloSharding& sharding) {
+    sharding.kind = HloSharding::Kind::tiled;
+    const Numbers tile = sizes();
+    require(tile.size() <= sharding.tile.capacity(), "too many dims");
+    for (std::int32_t size : tile) sharding.tile.push_back(size);
+    if (reader_.take("<=")) {
+      const Numbers dims = sizes();
+      Numbers order;
+      for (std::size_t dim = 0; dim < dims.size(); ++dim) order.push_back(static_cast<std::int32_t>(dim));
+      if (reader_.take("T(")) {
+        order = numbers();
+        expect(reader_.take(")"));
+      }
+      require(count(dims) == count(tile), "tile and device counts differ");
+      require(transposed_range(dims.data(), dims.size(), order.data(), order.size(), sharding.devices),
+              "the transposition is no permutation of the dims");
+    } else {
+      const Numbers devices = numbers();
+      const auto given = static_cast<std::int64_t>(devices.size());
+      require(given == count(tile), "tile and device counts differ");
+      require(is_permutation(devices), "the devices are no permutation of 0, 1, 2, ...");
+      sharding.devices = DeviceOrder(devices.data(), devices.size());
+    }
+    if (reader_.take("last_tile_dim_replicate")) {
+      sharding.subgroups = {HloSharding::Subgroup::replicated};
+    } else if (reader_.take("last_tile_dims={")) {
+      do {
+        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many subgroups");
+        sharding.subgroups.push_back(subgroup());
+      } while (reader_.take(","));
+      expect(reader_.take("}"));
+    }
+    require(sharding.subgroups.size() <= sharding.tile.size(), "more subgroups than tile dims");
+    require(sharding.rank() <= max_rank, "too many dims");
+  }
+
+  constexpr HloSharding::Subgroup subgroup() {
+    using Subgroup = HloSharding::Subgroup;
+    for (Subgroup s : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated})
+      if (reader_.take(name_of(s))) return s;
+    expect(false);
+    return Subgroup::manual;
+  }
+  constexpr std::int32_t number() {
+    std::int32_t value = 0;
+    expect(reader_.take(value) && value >= 0);
+    return value;
+  }
+  constexpr Numbers numbers() {
+    Numbers list;
+    do list.push_back(number());
+    while (reader_.take(","));
+    return list;
+  }
+  constexpr Numbers sizes() {
+    expect(reader_.take("["));
+    const Numbers list = numbers();
+    for (std::int32_t size : list) require(size > 0, "a size of zero");
+    expect(reader_.take("]"));
+    return list;
+  }
+  constexpr std::int64_t count(const Numbers& list) const {
+    std::int64_t product = 1;
+    for (std::int32_t size : list) {
+      require(size <= INT32_MAX / product, "more than 2^31 devices");
+      product *= size;
+    }
+    return product;
+  }
+  static constexpr bool is_permutation(const Numbers& list) {
+    Growable<bool> seen(list.size());
+    for (std::int32_t value : list) {
+      const auto at = static_cast<std::size_t>(value);
+      if (at >= list.size() || seen[at]) return false;
+      seen[at] = true;
+    }
+    return true;
+  }
+  constexpr void require(bool holds, std::string_view problem) const {
+    if (!holds) fail(errc::sharding_string, "[hlo] sharding string: ", problem, " in '", source_, "'");
+  }
+  constexpr void expect(bool matches) const {
+    if (!matches)
+      fail(errc::sharding_string, "[hlo] sharding string: '", source_, "' stops making sense at '", reader_.rest, "'");
+  }
+
+  std::string_view source_;
+  TextReader reader_;
+};
+
+}  // namespace detail
+
+constexpr HloSharding HloSharding::canonical() const {
+  if (kind != Kind::tiled) return *this;
+  const std::size_t dims = rank();
+  HloSharding out;
+  out.kind = Kind::tiled;
+  int order[max_rank + 4]{};
+  std::size_t axes = 0;
+  for (; axes < dims; ++axes) {
+    order[axes] = static_cast<int>(axes);
+    out.tile.push_back(tile[axes]);
+  }
+  for (Subgroup wanted : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated}) {
+    std::int64_t size = 1;
+    for (std::size_t group = 0; group < subgroups.size(); ++group) {
+      if (subgroups[group] != wanted) continue;
+      order[axes++] = static_cast<int>(dims + group);
+      size *= tile[dims + group];
+    }
+    if (size == 1) continue;
+    out.subgroups.push_back(wanted);
+    out.tile.push_back(size);
+  }
+  const std::int64_t count = devices.size();
+  if (count == out.tile_count() * (out.subgroups.empty() ? 1 : out.tile.back()) && out.tile_count() == 1) {
+    constexpr Kind kinds[] = {Kind::manual, Kind::unreduced, Kind::replicated};
+    HloSharding whole;
+    whole.kind = out.subgroups.empty() ? Kind::replicated : kinds[static_cast<std::size_t>(out.subgroups.back())];
+    return whole;
+  }
+  out.devices = devices.transposed(tile.data(), order, axes);
+  if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated)
+    out.devices = out.devices.ascending_in_groups(out.tile.back());
+  return out;
+}
+
+constexpr std::uint64_t HloSharding::hash() const {
+  const HloSharding one = canonical();
+  std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
+  for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
+  for (Subgroup group : one.subgroups) hash = hash_mix(hash, static_cast<std::uint64_t>(group));
+  return hash_mix(hash, one.devices.hash());
+}
+
+constexpr ShardingType HloSharding::type() const {
+  constexpr ShardingType types[] = {ShardingType::unannotated, ShardingType::replicated, ShardingType::maximal,
+                                    ShardingType::manual,      ShardingType::unreduced,  ShardingType::tiled};
+  const HloSharding one = canonical();
+  if (one.kind != Kind::tiled || one.subgroups.empty()) return types[static_cast<std::size_t>(one.kind)];
+  if (one.subgroups.contains(Subgroup::manual)) return ShardingType::manual;
+  if (one.subgroups.contains(Subgroup::unreduced)) return ShardingType::unreduced;
+  return ShardingType::partially_replicated;
+}
+
+inline std::string HloSharding::text(HloForm form) const {
+  switch (kind) {
+    case Kind::unannotated:
+      return {};
+    case Kind::replicated:
+      return "{replicated}";
+    case Kind::manual:
+      return "{manual}";
+    case Kind::unreduced:
+      return "{unreduced}";
+    case Kind::maximal:
+      return concat_text("{maximal device=", devices[0], "}");
+    case Kind::tiled:
+      break;
+  }
+  std::string out = "{devices=[";
+  for (std::size_t dim = 0; dim < tile.size(); ++dim) out += concat_text(dim ? "," : "", tile[dim]);
+  out += "]";
+  if (form == HloForm::iota && devices.is_counter())
+    out += concat_text("<=", devices.counter_text());
+  else
+    out += devices.list_text();
+  if (subgroups.size() == 1 && subgroups[0] == Subgroup::replicated) {
+    out += " last_tile_dim_replicate";
+  } else if (!subgroups.empty()) {
+    out += " last_tile_dims={";
+    for (std::size_t i = 0; i < subgroups.size(); ++i) out += concat_text(i ? ", " : "", detail::name_of(subgroups[i]));
+    out += "}";
+  }
+  return out + "}";
+}
+
+/// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; empty is unannotated.
+/// Errors: `sharding_string` for anything else, and for tiles that their devices don't fill.
+constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
+
+/// The tile assignment of a sharding, canonical: the mesh transposed to the axes of the dims, then unreduced axes,
+/// then the rest, which replicate. HLO has no word for the kind of reduction.
+constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
+  HloSharding out;
+  out.kind = HloSharding::Kind::tiled;
+  int axes[max_axes]{};  // of the transposed mesh, major first
+  std::int64_t sizes[max_axes]{};
+  std::size_t count = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) sizes[axis] = mesh.axis_size(axis);
+  for (int dim = 0; dim < sharding.rank; ++dim) {
+    for (std::uint8_t axis : sharding.dims[dim]) axes[count++] = axis;
+    out.tile.push_back(shard_count(sharding, mesh, dim));
+  }
+  const auto add_subgroup = [&](HloSharding::Subgroup subgroup, unsigned mask) {
+    out.subgroups.push_back(subgroup);
+    out.tile.push_back(1);
+    for (int axis = 0; axis < mesh.rank(); ++axis) {
+      if (!(mask >> axis & 1)) continue;
+      axes[count++] = axis;
+      out.tile.back() *= mesh.axis_size(axis);
+    }
+  };
+  if (sharding.unreduced != 0) add_subgroup(HloSharding::Subgroup::unreduced, sharding.unreduced);
+  add_subgroup(HloSharding::Subgroup::replicated, ~unsigned{sharding.used_axes()});
+  const DeviceOrder order = mesh.order().empty() ? DeviceOrder::range(mesh.size()) : mesh.order();
+  out.devices = order.transposed(sizes, axes, count);
+  return out.canonical();
+}
+
+/// The indices that a device holds under an HLO sharding: all where it does not tile, none beside the one device of a
+/// maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
+constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
+  Box box{Shape(shape.size(), 0), shape};
+  if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
+  if (sharding.kind != HloSharding::Kind::tiled) return box;
+  if (sharding.rank() != shape.size())
+    fail(errc::rank_mismatch, "[hlo] rank: a shape of rank ", shape.size(), " and a tile of rank ", sharding.rank());
+  const std::int64_t position = sharding.devices.position_of(device);
+  if (position == sharding.devices.size())
+    fail(errc::mesh_devices, "[hlo] device: ", device, " is not one of the ", sharding.devices.size(), " devices");
+  std::int64_t tile = position / (sharding.devices.size() / sharding.tile_count());
+  for (std::size_t dim = shape.size(); dim-- > 0; tile /= sharding.tile[dim]) {
+    const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
+    const std::int64_t begin = tile % sharding.tile[dim] * chunk;
+    box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
+    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+  }
+  return box;
+}
+
+/// Which replica of its shard a device holds: 0 where each device has a tile of its own, the place in the group of
+/// replicas where there are groups, the device's id where all hold everything.
+constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
+  using Kind = HloSharding::Kind;
+  const HloSharding one = sharding.canonical();
+  if (one.kind == Kind::replicated || one.kind == Kind::unannotated) return device;
+  if (one.kind != Kind::tiled || one.subgroups.empty() || one.subgroups.back() != HloSharding::Subgroup::replicated)
+    return 0;
+  return one.devices.position_of(device) % one.tile.back();
+}
+
+/// Whether two shardings, on whatever meshes, put the same part of a tensor on each device, still to be reduced alike.
+constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
+  if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
+  const HloSharding one = hlo_sharding(a, mesh_a);
+  if (!(one == hlo_sharding(b, mesh_b))) return false;
+  return one.type() != ShardingType::unreduced || a.reduction == b.reduction;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/picture_grid.hpp
+
+#ifndef TESSERA_MESH_PICTURE_GRID_HPP
+#define TESSERA_MESH_PICTURE_GRID_HPP
+
+namespace tessera {
+
+/// How a picture of a sharding looks. What is longer than its limit is shown by its beginning and its end.
+struct PictureOptions {
+  std::string_view device_kind = "CPU";
+  bool color = false;    ///< ANSI colors in text; an SVG always has colors
+  int max_rows = 16;     ///< of a table
+  int max_columns = 16;  ///< of a table
+  int max_planes = 4;    ///< tables, one for each shard of the dims past the second
+  int max_ids = 16;      ///< device ids in a cell
+};
+
+namespace detail {
+
+/// The cells of a picture: the shards of the first two dims, a plane for each shard of the others.
+class PictureGrid {
+ public:
+  PictureGrid(const HloSharding& sharding, std::int64_t device_count, const PictureOptions& options)
+      : options_(options) {
+    const HloSharding one = sharding.canonical();
+    using Kind = HloSharding::Kind;
+    devices_ = one.kind == Kind::tiled || one.kind == Kind::maximal ? one.devices : DeviceOrder::range(device_count);
+    if (one.kind == Kind::manual) role_ = " manual";
+    if (one.kind == Kind::unreduced) role_ = " unreduced";
+    if (one.kind == Kind::tiled) {
+      for (std::size_t dim = 0; dim < one.rank(); ++dim) tile_.push_back(one.tile[dim]);
+      for (HloSharding::Subgroup group : one.subgroups)
+        if (group != HloSharding::Subgroup::replicated) role_ += concat_text(" ", name_of(group));
+    }
+    group_ = devices_.size() / one.tile_count();
+    if (one.kind != Kind::tiled) group_ = devices_.size();
+    devices_ = devices_.ascending_in_groups(group_);
+  }
+
+  /// One dim is one row.
+  std::int64_t rows() const { return tile_.size() < 2 ? 1 : tile_[0]; }
+  std::int64_t columns() const { return tile_.empty() ? 1 : tile_.size() < 2 ? tile_[0] : tile_[1]; }
+  std::int64_t planes() const {
+    std::int64_t count = 1;
+    for (std::size_t dim = 2; dim < tile_.size(); ++dim) count *= tile_[dim];
+    return count;
+  }
+  std::int64_t device_count() const { return devices_.size(); }
+  /// The dim that the columns, or the rows, are cut from; -1 for none.
+  int column_dim() const { return static_cast<int>(tile_.size() < 2 ? tile_.size() : 2) - 1; }
+  int row_dim() const { return tile_.size() < 2 ? -1 : 0; }
+
+  std::vector<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
+  std::vector<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
+  std::vector<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
+  bool is_summary() const {
+    return rows() > limit(options_.max_rows) || columns() > limit(options_.max_columns) ||
+           planes() > limit(options_.max_planes);
+  }
+
+  std::int64_t shard(std::int64_t plane, std::int64_t row, std::int64_t column) const {
+    return (row * columns() + column) * planes() + plane;
+  }
+  /// "CPU 3", "CPU [0, 1]", "CPU [0, 1, 2, …, 99]".
+  std::string label(std::int64_t shard) const {
+    const std::int64_t begin = shard * group_;
+    if (group_ == 1) return concat_text(options_.device_kind, " ", devices_[begin], role_);
+    std::string ids;
+    for (std::int64_t i : shown(group_, options_.max_ids)) {
+      if (!ids.empty()) ids += ", ";
+      ids += i < 0 ? std::string("…") : std::to_string(devices_[begin + i]);
+    }
+    return concat_text(options_.device_kind, " [", ids, "]", role_);
+  }
+  /// "dim 2: shard 1 of 4", or "dims 2, 3: shard (1, 0) of (4, 2)".
+  std::string plane_title(std::int64_t plane) const {
+    std::string dims, at, of;
+    for (std::size_t dim = tile_.size(); dim-- > 2; plane /= tile_[dim]) {
+      const char* comma = dims.empty() ? "" : ", ";
+      dims = concat_text(dim, comma, dims);
+      at = concat_text(plane % tile_[dim], comma, at);
+      of = concat_text(tile_[dim], comma, of);
+    }
+    if (tile_.size() == 3) return concat_text("dim ", dims, ": shard ", at, " of ", of);
+    return concat_text("dims ", dims, ": shard (", at, ") of (", of, ")");
+  }
+  /// "100 x 1000 shards on 100000 devices".
+  std::string summary() const {
+    std::string out;
+    for (std::int64_t size : tile_) out += concat_text(out.empty() ? "" : " x ", size);
+    return concat_text(out, " shards on ", device_count(), " devices");
+  }
+
+ private:
+  static std::int64_t limit(int given) { return given < 3 ? 3 : given; }
+  /// 0, 1, ..., with -1 for what is left out.
+  static std::vector<std::int64_t> shown(std::int64_t count, int given) {
+    std::vector<std::int64_t> places;
+    for (std::int64_t i = 0; i < count && i < limit(given); ++i) places.push_back(i);
+    if (count > limit(given)) {
+      places[places.size() - 2] = -1;
+      places.back() = count - 1;
+    }
+    return places;
+  }
+
+  PictureOptions options_;
+  std::vector<std::int64_t> tile_;
+  DeviceOrder devices_;
+  std::int64_t group_ = 1;  // devices in a cell
+  std::string role_;
+};
+
+/// A light color for each shard, apart from those next to it: red, green, blue from 0 to 255.
+struct Color {
+  int red, green, blue;
+};
+inline Color color_of(std::int64_t shard) {
+  constexpr Color colors[] = {{158, 202, 225}, {253, 208, 162}, {161, 217, 155}, {218, 178, 255},
+                              {252, 187, 161}, {199, 233, 192}, {255, 237, 160}, {188, 220, 244},
+                              {250, 196, 220}, {204, 235, 197}, {222, 203, 228}, {229, 216, 189}};
+  return colors[static_cast<std::size_t>(shard) % std::size(colors)];
+}
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/picture.hpp
+
+#ifndef TESSERA_MESH_PICTURE_HPP
+#define TESSERA_MESH_PICTURE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Columns that a text of narrow UTF-8 characters takes.
+inline std::size_t width_of(std::string_view text) {
+  std::size_t width = 0;
+  for (char c : text) width += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return width;
+}
+
+/// One table; a cell is a text and the shard that colors it, or -1.
+struct TextTable {
+  struct Cell {
+    std::string text;
+    std::int64_t shard;
+  };
+  std::vector<Cell> cells;
+  std::size_t columns = 1;
+
+  std::string draw(bool color) const {
+    std::vector<std::size_t> widths(columns, 0);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (const std::size_t width = width_of(cells[i].text); width > widths[i % columns]) widths[i % columns] = width;
+    std::string out;
+    const auto rule = [&](const char* left, const char* middle, const char* right) {
+      for (std::size_t column = 0; column < columns; ++column) {
+        out += column ? middle : left;
+        for (std::size_t i = 0; i < widths[column] + 2; ++i) out += "─";
+      }
+      out += concat_text(right, "\n");
+    };
+    rule("┌", "┬", "┐");
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::size_t column = i % columns;
+      if (i > 0 && column == 0) rule("├", "┼", "┤");
+      const std::string text =
+          concat_text(" ", cells[i].text, std::string(widths[column] - width_of(cells[i].text) + 1, ' '));
+      out += "│";
+      if (color && cells[i].shard >= 0) {
+        const Color c = color_of(cells[i].shard);
+        out += concat_text("\x1b[30;48;2;", c.red, ";", c.green, ";", c.blue, "m", text, "\x1b[0m");
+      } else {
+        out += text;
+      }
+      if (column + 1 == columns) out += "│\n";
+    }
+    rule("└", "┴", "┘");
+    return out;
+  }
+};
+
+inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
+  TextTable table;
+  const std::vector<std::int64_t> columns = grid.shown_columns();
+  table.columns = columns.size();
+  for (std::int64_t row : grid.shown_rows())
+    for (std::int64_t column : columns) {
+      if (row >= 0 && column >= 0) {
+        const std::int64_t shard = grid.shard(plane, row, column);
+        table.cells.push_back({grid.label(shard), shard});
+      } else {
+        table.cells.push_back({row < 0 && column < 0 ? "⋱" : row < 0 ? "⋮" : "…", -1});
+      }
+    }
+  return table;
+}
+
+}  // namespace detail
+
+/// Draws which devices hold which shard, as a table of the first two dims; one dim is one row. Devices in one cell hold
+/// replicas of it. Where later dims are split, there is a titled table for each of their shards. `device_count` matters
+/// where the sharding names no devices. What is manual or unreduced says so. Large meshes are summarized.
+///
+///     ┌────────────┬────────────┐
+///     │ CPU [0, 1] │ CPU [2, 3] │
+///     └────────────┴────────────┘
+inline std::string visualize_sharding(const HloSharding& sharding, std::int64_t device_count,
+                                      const PictureOptions& options) {
+  const detail::PictureGrid grid(sharding, device_count, options);
+  std::string out;
+  for (std::int64_t plane : grid.shown_planes()) {
+    if (plane < 0) {
+      out += "…\n";
+      continue;
+    }
+    if (grid.planes() > 1) out += grid.plane_title(plane) + "\n";
+    out += detail::plane_table(grid, plane).draw(options.color);
+  }
+  if (grid.is_summary()) out += grid.summary() + "\n";
+  return out;
+}
+inline std::string visualize_sharding(const HloSharding& sharding, std::int64_t device_count,
+                                      std::string_view device_kind = "CPU") {
+  return visualize_sharding(sharding, device_count, PictureOptions{.device_kind = device_kind});
+}
+inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh, const PictureOptions& options) {
+  return visualize_sharding(hlo_sharding(sharding, mesh), mesh.size(), options);
+}
+inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh,
+                                      std::string_view device_kind = "CPU") {
+  return visualize_sharding(sharding, mesh, PictureOptions{.device_kind = device_kind});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/mesh/svg.hpp
+
+#ifndef TESSERA_MESH_SVG_HPP
+#define TESSERA_MESH_SVG_HPP
+
+namespace tessera {
+
+namespace detail {
+
+inline std::string escape_xml(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (static_cast<unsigned char>(c) >= ' ')
+      out += c;
+  }
+  return out;
+}
+
+/// Draws a PictureGrid: a captioned table for each plane, one below the other. Lengths are in pixels.
+class SvgPicture {
+ public:
+  SvgPicture(const PictureGrid& grid, std::string title, std::string row_caption, std::string column_caption,
+             const Shape* shape)
+      : grid_(grid), title_(std::move(title)), row_caption_(std::move(row_caption)),
+        column_caption_(std::move(column_caption)), shape_(shape), rows_(grid.shown_rows()),
+        columns_(grid.shown_columns()) {
+    for (std::int64_t plane : grid_.shown_planes()) {
+      if (plane < 0) continue;
+      for (std::int64_t row : rows_)
+        for (std::int64_t column : columns_)
+          if (row >= 0 && column >= 0) widen(cell_width_, grid_.label(grid_.shard(plane, row, column)), 20);
+    }
+    for (std::int64_t column : columns_)
+      if (column >= 0) widen(cell_width_, range(grid_.column_dim(), column, grid_.columns()), 12);
+    for (std::int64_t row : rows_)
+      if (row >= 0) widen(left_, range(grid_.row_dim(), row, grid_.rows()), 20);
+    widen(left_, row_caption_, 20);
+  }
+
+  std::string draw() {
+    int y = margin + 10;
+    if (!title_.empty()) text(margin, y, title_, "start", "font-weight=\"bold\"");
+    y += title_.empty() ? -10 : 14;
+    for (std::int64_t plane : grid_.shown_planes()) y = draw_plane(plane, y);
+    if (grid_.is_summary()) {
+      text(margin, y + 12, grid_.summary(), "start", muted);
+      y += 20;
+    }
+    int width = margin + left_ + static_cast<int>(columns_.size()) * cell_width_ + margin;
+    for (const std::string* line : {&title_, &column_caption_})
+      if (const int needed = 2 * margin + left_ / 2 + text_width(*line); needed > width) width = needed;
+    const int height = y + margin;
+    return concat_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height,
+                       "\" viewBox=\"0 0 ", width, " ", height,
+                       "\" font-family=\"DejaVu Sans Mono, Menlo, monospace\" font-size=\"12\">\n"
+                       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+                       body_, "</svg>\n");
+  }
+
+ private:
+  static constexpr int margin = 12, cell_height = 34;
+  static constexpr const char* muted = "fill=\"#666666\"";
+
+  static int text_width(std::string_view line) { return static_cast<int>(width_of(line)) * 73 / 10 + 1; }
+  static void widen(int& width, std::string_view line, int padding) {
+    if (const int needed = line.empty() ? 0 : text_width(line) + padding; needed > width) width = needed;
+  }
+  /// "3:6", the indices of a shard of a dim; empty without a shape.
+  std::string range(int dim, std::int64_t shard, std::int64_t count) const {
+    if (!shape_ || dim < 0) return {};
+    const std::int64_t n = (*shape_)[static_cast<std::size_t>(dim)];
+    const std::int64_t chunk = n / count + (n % count != 0);
+    const std::int64_t begin = shard * chunk < n ? shard * chunk : n;
+    const std::int64_t end = begin + chunk < n ? begin + chunk : n;
+    return begin == end ? std::string("empty") : concat_text(begin, ":", end);
+  }
+  void text(int x, int y, std::string_view line, const char* anchor, const char* style = "") {
+    body_ += concat_text("<text x=\"", x, "\" y=\"", y, "\" text-anchor=\"", anchor, "\" ", style, ">",
+                         escape_xml(line), "</text>\n");
+  }
+
+  int draw_plane(std::int64_t plane, int y) {
+    if (plane < 0) {
+      text(margin, y + 14, "…", "start", muted);
+      return y + 24;
+    }
+    const int x = margin + left_;
+    if (grid_.planes() > 1) {
+      text(margin, y + 14, grid_.plane_title(plane), "start");
+      y += 22;
+    }
+    if (!column_caption_.empty()) {
+      text(x, y + 12, column_caption_, "start", muted);
+      y += 18;
+    }
+    if (shape_ && grid_.column_dim() >= 0) {
+      for (std::size_t c = 0; c < columns_.size(); ++c)
+        text(x + static_cast<int>(c) * cell_width_ + cell_width_ / 2, y + 11,
+             columns_[c] < 0 ? "" : range(grid_.column_dim(), columns_[c], grid_.columns()), "middle", muted);
+      y += 16;
+    }
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      const int top = y + static_cast<int>(r) * cell_height;
+      if (rows_[r] >= 0)
+        text(x - 8, top + cell_height / 2 + 4, range(grid_.row_dim(), rows_[r], grid_.rows()), "end", muted);
+      for (std::size_t c = 0; c < columns_.size(); ++c) cell(plane, r, c, x + static_cast<int>(c) * cell_width_, top);
+    }
+    if (!row_caption_.empty()) text(margin, y - 6, row_caption_, "start", muted);
+    return y + static_cast<int>(rows_.size()) * cell_height + 14;
+  }
+  void cell(std::int64_t plane, std::size_t r, std::size_t c, int x, int y) {
+    const std::int64_t row = rows_[r], column = columns_[c];
+    if (row < 0 || column < 0) {
+      text(x + cell_width_ / 2, y + cell_height / 2 + 4,
+           row < 0 && column < 0 ? "⋱"
+           : row < 0             ? "⋮"
+                                 : "…",
+           "middle", muted);
+      return;
+    }
+    const std::int64_t shard = grid_.shard(plane, row, column);
+    const bool empty = range(grid_.row_dim(), row, grid_.rows()) == "empty" ||
+                       range(grid_.column_dim(), column, grid_.columns()) == "empty";
+    const Color color = color_of(shard);
+    const std::string fill =
+        empty ? std::string("#f4f4f4") : concat_text("rgb(", color.red, ",", color.green, ",", color.blue, ")");
+    body_ += concat_text("<rect x=\"", x, "\" y=\"", y, "\" width=\"", cell_width_, "\" height=\"", cell_height,
+                         "\" fill=\"", fill, "\" stroke=\"#333333\"", empty ? " stroke-dasharray=\"3 3\"" : "", "/>\n");
+    text(x + cell_width_ / 2, y + cell_height / 2 + 4, grid_.label(shard), "middle",
+         empty ? "fill=\"#999999\"" : "fill=\"#111111\"");
+  }
+
+  const PictureGrid& grid_;
+  std::string title_, row_caption_, column_caption_, body_;
+  const Shape* shape_;
+  std::vector<std::int64_t> rows_, columns_;
+  int cell_width_ = 64, left_ = 0;
+};
+
+/// "dim 0 over data, model", or nothing for a dim that is not split.
+inline std::string dim_caption(const Sharding& sharding, const Mesh& mesh, int dim) {
+  if (dim < 0 || sharding.dims[dim].empty()) return {};
+  std::string axes;
+  for (std::uint8_t axis : sharding.dims[dim])
+    axes += concat_text(axes.empty() ? "" : ", ", mesh.axis_name(axis).view());
+  return concat_text("dim ", dim, " over ", axes);
+}
+
+}  // namespace detail
+
+/// The picture of visualize_sharding as an SVG document, with captions. Where it knows the shape it shows the indices
+/// of each shard, and which shards are empty.
+inline std::string sharding_svg(const HloSharding& sharding, std::int64_t device_count,
+                                const PictureOptions& options = {}) {
+  const detail::PictureGrid grid(sharding, device_count, options);
+  return detail::SvgPicture(grid, sharding.text(), "", "", nullptr).draw();
+}
+inline std::string sharding_svg(const Sharding& sharding, const Mesh& mesh, const PictureOptions& options = {}) {
+  const detail::PictureGrid grid(hlo_sharding(sharding, mesh), mesh.size(), options);
+  return detail::SvgPicture(grid, concat_text(text(sharding, mesh), " on ", mesh.text()),
+                            detail::dim_caption(sharding, mesh, grid.row_dim()),
+                            detail::dim_caption(sharding, mesh, grid.column_dim()), nullptr)
+      .draw();
+}
+inline std::string sharding_svg(const Shape& shape, const Sharding& sharding, const Mesh& mesh,
+                                const PictureOptions& options = {}) {
+  detail::check_same_rank(shape, sharding);
+  const detail::PictureGrid grid(hlo_sharding(sharding, mesh), mesh.size(), options);
+  std::string title = "[";
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) title += concat_text(dim ? "," : "", shape[dim]);
+  return detail::SvgPicture(grid, concat_text(title, "] ", text(sharding, mesh), " on ", mesh.text()),
+                            detail::dim_caption(sharding, mesh, grid.row_dim()),
+                            detail::dim_caption(sharding, mesh, grid.column_dim()), &shape)
+      .draw();
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/bf16.hpp
 
 #ifndef TESSERA_BASE_BF16_HPP
@@ -204,93 +3001,6 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 
 #endif
 
-// ---- tessera/base/error.hpp
-
-#ifndef TESSERA_BASE_ERROR_HPP
-#define TESSERA_BASE_ERROR_HPP
-
-namespace tessera {
-
-/// Stable ids of the errors that the library throws; docs/errors.md explains each.
-enum class errc : int {
-  capacity = 1,         ///< a fixed limit of the library was passed
-  mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
-  mesh_devices = 3,     ///< device ids don't fit the mesh
-  spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
-  spec_rank = 5,        ///< a spec has more entries than the tensor has dims
-  sharding_string = 6,  ///< a sharding string that can't be parsed
-  shape_mismatch = 7,   ///< operand shapes that an operation can't combine
-  rank_mismatch = 8,    ///< a rank that an operation can't take
-  dtype_mismatch = 9,   ///< an element type that an operation can't take
-  dim_range = 10,       ///< a dim or an index out of range
-  mesh_mismatch = 11,   ///< tensors of two meshes in one operation
-  not_divisible = 12,   ///< a size that must divide another and does not
-  empty_tensor = 13,    ///< a tensor that holds nothing was used
-  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
-  policy = 15,          ///< a reshard or a budget that the caller forbade
-  host_data = 16,       ///< host data whose size doesn't fit the tensor
-  file = 17,            ///< a file is missing, can't be read, or holds something else
-  option = 18,          ///< an option of a program that makes no sense
-  structure = 19,       ///< models, states or lists of layers whose structures differ
-  unsupported = 20,     ///< something the library does not do
-  annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
-};
-
-/// What every error of the library derives from. `id()` is stable, what() is for people.
-class error : public std::runtime_error {
- public:
-  error(errc id, const std::string& message) : std::runtime_error(message), id_(id) {}
-  errc id() const noexcept { return id_; }
-
- private:
-  errc id_;
-};
-
-namespace detail {
-/// One piece of a message. A class of its own keeps every message out of line: one function joins them all.
-class TextPart {
- public:
-  TextPart(std::string_view text) : text_(text) {}
-  TextPart(const char* text) : text_(text) {}
-  TextPart(const std::string& text) : text_(text) {}
-  TextPart(char c) : number_(1, c) {}
-  TextPart(long long number) : number_(std::to_string(number)) {}
-  TextPart(double number) : number_(std::to_string(number)) {}
-  template <class T>
-    requires(std::is_integral_v<T>)
-  TextPart(T number) : TextPart(static_cast<long long>(number)) {}
-  std::string_view view() const { return number_.empty() ? text_ : std::string_view(number_); }
-
- private:
-  std::string_view text_;
-  std::string number_;
-};
-
-inline std::string join_text(std::initializer_list<TextPart> parts) {
-  std::string out;
-  for (const TextPart& part : parts) out += part.view();
-  return out;
-}
-[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
-  throw error(id, join_text(parts));
-}
-}  // namespace detail
-
-/// Joins texts and numbers into one string.
-template <class... Parts> std::string concat_text(const Parts&... parts) {
-  return detail::join_text({detail::TextPart(parts)...});
-}
-
-/// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
-/// ends the compilation at the line that holds the message.
-template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
-  detail::fail_with(id, {detail::TextPart(message)...});
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/base/intrusive_ptr.hpp
 
 #ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
@@ -370,122 +3080,6 @@ struct Source {
     return concat_text(path, ":", line);
   }
 };
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/hash.hpp
-
-#ifndef TESSERA_BASE_HASH_HPP
-#define TESSERA_BASE_HASH_HPP
-
-namespace tessera {
-
-/// Mixes one more word into a hash. Order matters; not for adversarial input.
-constexpr std::uint64_t hash_mix(std::uint64_t hash, std::uint64_t word) {
-  hash ^= word + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
-  hash *= 0xff51afd7ed558ccdull;
-  return hash ^ (hash >> 33);
-}
-constexpr std::uint64_t hash_mix(std::uint64_t hash, double value) {
-  return hash_mix(hash, std::bit_cast<std::uint64_t>(value));
-}
-constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
-  for (char c : text) hash = hash_mix(hash, static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
-  return hash_mix(hash, static_cast<std::uint64_t>(text.size()));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/inline_vector.hpp
-
-#ifndef TESSERA_BASE_INLINE_VECTOR_HPP
-#define TESSERA_BASE_INLINE_VECTOR_HPP
-
-namespace tessera {
-
-/// A vector with its storage inside and a fixed capacity. A structural literal type: usable as a template argument.
-template <class T, std::size_t Capacity> struct InlineVector {
-  T items[Capacity]{};
-  std::uint32_t count = 0;
-
-  using value_type = T;
-
-  constexpr InlineVector() = default;
-  constexpr InlineVector(std::initializer_list<T> list) {
-    for (const T& item : list) push_back(item);
-  }
-  constexpr InlineVector(std::size_t n, const T& value) {
-    for (std::size_t i = 0; i < n; ++i) push_back(value);
-  }
-
-  static constexpr std::size_t capacity() { return Capacity; }
-  constexpr std::size_t size() const { return count; }
-  constexpr bool empty() const { return count == 0; }
-  constexpr T* begin() { return items; }
-  constexpr T* end() { return items + count; }
-  constexpr const T* begin() const { return items; }
-  constexpr const T* end() const { return items + count; }
-  constexpr const T* data() const { return items; }
-  constexpr T* data() { return items; }
-  constexpr T& operator[](std::size_t i) { return items[i]; }
-  constexpr const T& operator[](std::size_t i) const { return items[i]; }
-  constexpr T& back() { return items[count - 1]; }
-  constexpr const T& back() const { return items[count - 1]; }
-
-  constexpr void push_back(const T& value) {
-    if (count == Capacity) fail(errc::capacity, "[base] capacity: a fixed-size list is full");
-    items[count++] = value;
-  }
-  constexpr void pop_back() { items[--count] = T{}; }
-  constexpr void clear() {
-    while (count > 0) pop_back();
-  }
-  constexpr void resize(std::size_t n, const T& value = T{}) {
-    while (count > n) pop_back();
-    while (count < n) push_back(value);
-  }
-  constexpr void insert(std::size_t at, T value) {  // by value: it may be one of the items
-    push_back(value);
-    for (std::size_t i = count - 1; i > at; --i) items[i] = items[i - 1];
-    items[at] = value;
-  }
-  constexpr void erase(std::size_t at) {
-    for (std::size_t i = at; i + 1 < count; ++i) items[i] = items[i + 1];
-    pop_back();
-  }
-  constexpr bool contains(const T& value) const { return find(value) < count; }
-  /// Index of the first equal item, or size().
-  constexpr std::size_t find(const T& value) const {
-    std::size_t i = 0;
-    while (i < count && !(items[i] == value)) ++i;
-    return i;
-  }
-
-  // Only the live items count: the rest may hold anything a resize left behind.
-  friend constexpr bool operator==(const InlineVector& a, const InlineVector& b) {
-    if (a.count != b.count) return false;
-    for (std::size_t i = 0; i < a.count; ++i)
-      if (!(a.items[i] == b.items[i])) return false;
-    return true;
-  }
-};
-
-/// Most dims a tensor can have.
-inline constexpr int max_rank = 8;
-
-/// Extents of a tensor, outermost first.
-using Shape = InlineVector<std::int64_t, max_rank>;
-
-/// Product of the extents; 1 for a scalar.
-constexpr std::int64_t volume(const Shape& shape) {
-  std::int64_t n = 1;
-  for (std::int64_t extent : shape) n *= extent;
-  return n;
-}
 
 }  // namespace tessera
 
@@ -736,433 +3330,6 @@ struct RandomDraw {
     return labels;
   }
 };
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/growable.hpp
-
-#ifndef TESSERA_BASE_GROWABLE_HPP
-#define TESSERA_BASE_GROWABLE_HPP
-
-namespace tessera {
-
-namespace detail {
-/// What growing and copying come to at run time, compiled once for all types: `used` bytes of `old` in new memory.
-[[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
-  void* const made = ::operator new(bytes);
-  if (used > 0) __builtin_memcpy(made, old, used);
-  return made;
-}
-}  // namespace detail
-
-/// A growing array for the constant expressions of the library. std::vector takes several times as many of the steps
-/// that compilers bound, and several times as much machine code for what plans at run time: here growth is one function
-/// for all plain types. The interface is a part of std::vector's; spare items are T{} when T is not plain.
-template <class T> class Growable {
-  static constexpr bool plain = std::is_trivially_copyable_v<T>;
-
- public:
-  using value_type = T;
-
-  constexpr Growable() = default;
-  /// n values, all T{}.
-  constexpr explicit Growable(std::size_t n) { resize(n); }
-  constexpr Growable(std::size_t n, const T& value) { resize(n, value); }
-  constexpr Growable(std::initializer_list<T> list) {
-    reserve(list.size());
-    for (const T& value : list) data_[size_++] = value;
-  }
-  constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
-    if (size_ > 0) data_ = copy_of(other.data_, size_, size_);
-  }
-  constexpr Growable(Growable&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
-        capacity_(std::exchange(other.capacity_, 0)) {}
-  constexpr Growable& operator=(Growable other) noexcept {
-    swap(other);
-    return *this;
-  }
-  constexpr ~Growable() { free(); }
-
-  constexpr void swap(Growable& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-  }
-
-  constexpr std::size_t size() const { return size_; }
-  constexpr bool empty() const { return size_ == 0; }
-  constexpr T* data() { return data_; }
-  constexpr const T* data() const { return data_; }
-  constexpr T* begin() { return data_; }
-  constexpr T* end() { return data_ + size_; }
-  constexpr const T* begin() const { return data_; }
-  constexpr const T* end() const { return data_ + size_; }
-  constexpr T& operator[](std::size_t i) { return data_[i]; }
-  constexpr const T& operator[](std::size_t i) const { return data_[i]; }
-  constexpr T& front() { return data_[0]; }
-  constexpr const T& front() const { return data_[0]; }
-  constexpr T& back() { return data_[size_ - 1]; }
-  constexpr const T& back() const { return data_[size_ - 1]; }
-
-  // Out of line: a plan is made once a program, and each of these would be in it a hundred times.
-  [[gnu::noinline]] constexpr void push_back(const T& value) {
-    if (size_ == capacity_) {
-      T copy = value;  // it may be one of the items
-      grow();
-      data_[size_++] = std::move(copy);
-    } else {
-      data_[size_++] = value;
-    }
-  }
-  constexpr void push_back(T&& value)
-    requires(!plain)
-  {
-    T taken = std::move(value);
-    if (size_ == capacity_) grow();
-    data_[size_++] = std::move(taken);
-  }
-  constexpr T& emplace_back() {
-    push_back(T{});
-    return back();
-  }
-  constexpr void pop_back() { data_[--size_] = T{}; }
-  constexpr void reserve(std::size_t n) {
-    if (n > capacity_) reallocate(n);
-  }
-  constexpr void resize(std::size_t n) { resize(n, T{}); }
-  [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
-    reserve(n);
-    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
-    if constexpr (!plain)
-      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
-    size_ = n;
-  }
-  constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
-  constexpr void clear() { size_ = 0; }
-
-  friend constexpr bool operator==(const Growable& a, const Growable& b) {
-    if (a.size_ != b.size_) return false;
-    for (std::size_t i = 0; i < a.size_; ++i)
-      if (!(a.data_[i] == b.data_[i])) return false;
-    return true;
-  }
-
- private:
-  static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
-
-  /// The first `used` items of `items` in memory for n.
-  static constexpr T* copy_of(const T* items, std::size_t used, std::size_t n) {
-    if constexpr (plain)
-      if (!std::is_constant_evaluated())
-        return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
-    T* const made = new T[n]{};
-    for (std::size_t i = 0; i < used; ++i) made[i] = items[i];
-    return made;
-  }
-  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
-    if constexpr (plain) {
-      return copy_of(static_cast<const T*>(items), used, n);
-    } else {
-      T* const made = new T[n]{};
-      for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
-      return made;
-    }
-  }
-  [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
-    T* const grown = copy_of(data_, size_, n);
-    free();
-    data_ = grown;
-    capacity_ = n;
-  }
-  constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
-  constexpr void free() {
-    if constexpr (plain)
-      if (!std::is_constant_evaluated()) return ::operator delete(data_);
-    delete[] data_;
-  }
-
-  T* data_ = nullptr;
-  std::size_t size_ = 0, capacity_ = 0;
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/fixed_string.hpp
-
-#ifndef TESSERA_BASE_FIXED_STRING_HPP
-#define TESSERA_BASE_FIXED_STRING_HPP
-
-namespace tessera {
-
-/// A string literal as a template argument: `einsum<"bik,kj->bij">(x, w)`.
-template <std::size_t N> struct FixedString {
-  char text[N]{};
-  consteval FixedString(const char (&literal)[N]) {
-    for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
-  }
-  constexpr std::string_view view() const { return {text, N - 1}; }
-};
-
-/// A short name held by value, for mesh axes: usable in constant expressions and as a template argument.
-struct Name {
-  static constexpr std::size_t max_length = 15;
-  char text[max_length + 1]{};
-
-  constexpr Name() = default;
-  constexpr Name(std::string_view from) {
-    if (from.size() > max_length)
-      fail(errc::capacity, "[name] length: '", from, "' has more than ", max_length, " characters");
-    for (std::size_t i = 0; i < from.size(); ++i) text[i] = from[i];
-  }
-  constexpr Name(const char* from) : Name(std::string_view(from)) {}
-
-  constexpr std::string_view view() const {
-    std::size_t n = 0;
-    while (n < max_length && text[n] != '\0') ++n;
-    return {text, n};
-  }
-  constexpr bool empty() const { return text[0] == '\0'; }
-  friend constexpr bool operator==(const Name&, const Name&) = default;
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/mesh/text_reader.hpp
-
-#ifndef TESSERA_MESH_TEXT_READER_HPP
-#define TESSERA_MESH_TEXT_READER_HPP
-
-namespace tessera::detail {
-
-/// Whether `c` may stand in an axis name: what separates the parts of meshes and specs may not.
-constexpr bool is_name_char(char c) {
-  return static_cast<unsigned char>(c) > ' ' && std::string_view("{}()[]=,;*'\"").find(c) == std::string_view::npos;
-}
-
-/// An axis name that the text forms of meshes and specs can carry. "-" is taken: it spells an unsharded dim.
-constexpr bool is_axis_name(std::string_view name) {
-  for (char c : name)
-    if (!is_name_char(c)) return false;
-  return !name.empty() && name != "-";
-}
-
-/// The index that a name of digits stands for; -1 for any other name.
-constexpr int index_of_digits(std::string_view name) {
-  int index = 0;
-  for (char c : name) {
-    if (c < '0' || c > '9' || index > 9999) return -1;
-    index = index * 10 + (c - '0');
-  }
-  return name.empty() ? -1 : index;
-}
-constexpr Name name_of_index(int index) {
-  char digits[Name::max_length]{};
-  std::size_t begin = sizeof(digits);
-  do {
-    digits[--begin] = static_cast<char>('0' + index % 10);
-    index /= 10;
-  } while (index > 0);
-  return Name(std::string_view(digits + begin, sizeof(digits) - begin));
-}
-
-/// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.
-struct TextReader {
-  std::string_view rest;
-
-  constexpr void skip_spaces() {
-    while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
-  }
-  constexpr bool done() {
-    skip_spaces();
-    return rest.empty();
-  }
-  constexpr bool take(std::string_view word) {
-    skip_spaces();
-    if (!rest.starts_with(word)) return false;
-    rest.remove_prefix(word.size());
-    return true;
-  }
-  /// A decimal number that fits 32 bits, with an optional minus.
-  constexpr bool take(std::int32_t& value) {
-    skip_spaces();
-    std::size_t at = rest.starts_with('-') ? 1 : 0;
-    const bool negative = at == 1;
-    std::int64_t number = 0;
-    const std::size_t first = at;
-    for (; at < rest.size() && rest[at] >= '0' && rest[at] <= '9'; ++at) {
-      number = number * 10 + (rest[at] - '0');
-      if (number > INT32_MAX) return false;
-    }
-    if (at == first) return false;
-    rest.remove_prefix(at);
-    value = static_cast<std::int32_t>(negative ? -number : number);
-    return true;
-  }
-  /// The longest run of name characters; empty when there is none.
-  constexpr std::string_view take_name() {
-    skip_spaces();
-    std::size_t n = 0;
-    while (n < rest.size() && is_name_char(rest[n])) ++n;
-    const std::string_view name = rest.substr(0, n);
-    rest.remove_prefix(n);
-    return name;
-  }
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/mesh/partition_spec.hpp
-
-#ifndef TESSERA_MESH_PARTITION_SPEC_HPP
-#define TESSERA_MESH_PARTITION_SPEC_HPP
-
-namespace tessera {
-
-/// Most mesh axes that can split one dim.
-inline constexpr int max_axes_per_dim = 4;
-
-struct NoAxis {};
-
-/// The entry of a dim that no mesh axis splits.
-inline constexpr NoAxis none{};
-
-/// A mesh axis in a spec: its name, or its index.
-struct AxisRef {
-  Name name;
-
-  constexpr AxisRef(const char* axis) : name(axis) {}
-  constexpr AxisRef(std::string_view axis) : name(axis) {}
-  constexpr AxisRef(const Name& axis) : name(axis) {}
-  AxisRef(std::nullptr_t) = delete;
-  template <class Index>
-    requires(std::is_integral_v<Index> && !std::is_same_v<Index, bool> && !std::is_same_v<Index, char>)
-  constexpr AxisRef(Index axis) {
-    if (axis < Index{0})
-      fail(errc::spec_axis, "[spec] axis index from 0: ", static_cast<std::int64_t>(axis), " counts from the end");
-    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis));
-    name = detail::name_of_index(static_cast<int>(axis));
-  }
-  template <class T>
-    requires(!std::is_convertible_v<T, std::string_view> && !std::is_convertible_v<T, Name> &&
-             (!std::is_integral_v<T> || std::is_same_v<T, bool> || std::is_same_v<T, char>))
-  constexpr AxisRef(const T&) {
-    static_assert(sizeof(T) == 0,
-                  "an entry of a spec is ts::none, an axis by its name or its index, or a list of axes");
-  }
-};
-
-/// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
-struct SpecEntry {
-  InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: computed on as it lies; above: a way to store, which yields to other uses
-
-  constexpr SpecEntry() = default;
-  constexpr SpecEntry(NoAxis) {}
-  template <class Axis>
-    requires(!std::is_same_v<Axis, SpecEntry> && !std::is_same_v<Axis, NoAxis>)
-  constexpr SpecEntry(const Axis& axis) : axes{AxisRef(axis).name} {}
-  constexpr SpecEntry(std::initializer_list<AxisRef> list) {
-    for (const AxisRef& axis : list) axes.push_back(axis.name);
-  }
-
-  friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
-};
-
-/// How a tensor lies on a mesh: an entry a dim, of axes by name or by index. Dims past the last entry are not split; a
-/// scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is the major one.
-/// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
-///
-///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
-struct PartitionSpec {
-  InlineVector<SpecEntry, max_rank> entries;
-
-  constexpr PartitionSpec() = default;
-  constexpr PartitionSpec(std::initializer_list<SpecEntry> list) : entries(list) {}
-
-  /// The same spec as a way to store only: the tensor is gathered where it is used, as FSDP does with weights.
-  constexpr PartitionSpec gathered_on_use() const {
-    PartitionSpec spec = *this;
-    for (SpecEntry& entry : spec.entries) entry.priority = entry.axes.empty() ? 0 : 1;
-    return spec;
-  }
-  /// The same for one entry: the axes of the others keep splitting the computation.
-  constexpr PartitionSpec gathered_on_use(int dim) const {
-    if (dim < 0 || dim >= static_cast<int>(entries.size()))
-      fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of ", entries.size(), " entries");
-    PartitionSpec spec = *this;
-    SpecEntry& entry = spec.entries[static_cast<std::size_t>(dim)];
-    entry.priority = entry.axes.empty() ? 0 : 1;
-    return spec;
-  }
-
-  /// "{data,-,(x,y)}"; a star marks an entry that is gathered on use. parse_spec reads it back.
-  std::string text() const {
-    std::string out = "{";
-    for (const SpecEntry& entry : entries) {
-      if (out.size() > 1) out += ",";
-      if (entry.axes.empty()) out += "-";
-      if (entry.axes.size() > 1) out += "(";
-      for (std::size_t i = 0; i < entry.axes.size(); ++i) out += concat_text(i ? "," : "", entry.axes[i].view());
-      if (entry.axes.size() > 1) out += ")";
-      if (entry.axes.empty() || entry.priority == 0) continue;
-      out += "*";
-      if (entry.priority > 1) out += std::to_string(entry.priority);
-    }
-    return out + "}";
-  }
-
-  friend constexpr bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
-};
-
-/// Reads "{data,-,(x,y)}", with or without the braces, as PartitionSpec::text() prints it.
-constexpr PartitionSpec parse_spec(std::string_view text) {
-  detail::TextReader reader{text};
-  const auto expect = [&](bool matches) {
-    if (!matches)
-      fail(errc::spec_axis, "[spec] text like {data,-,(x,y)}: '", text, "' stops making sense at '", reader.rest, "'");
-  };
-  const auto take_axis = [&] {
-    const std::string_view name = reader.take_name();
-    expect(detail::is_axis_name(name));
-    return Name(name);
-  };
-
-  PartitionSpec spec;
-  const bool wrapped = reader.take("{");
-  if (wrapped ? reader.take("}") : reader.done()) {
-    expect(reader.done());
-    return spec;
-  }
-  do {
-    SpecEntry entry;
-    if (reader.take("(")) {
-      do entry.axes.push_back(take_axis());
-      while (reader.take(","));
-      expect(reader.take(")"));
-    } else if (const std::string_view name = reader.take_name(); name != "-") {
-      expect(!name.empty());
-      entry.axes.push_back(Name(name));
-    }
-    if (!entry.axes.empty() && reader.take("*")) {
-      int priority = 1;
-      if (reader.take(priority)) expect(priority >= 1 && priority <= 255);
-      entry.priority = static_cast<std::uint8_t>(priority);
-    }
-    spec.entries.push_back(entry);
-  } while (reader.take(","));
-  if (wrapped) expect(reader.take("}"));
-  expect(reader.done());
-  return spec;
-}
 
 }  // namespace tessera
 
@@ -1885,585 +4052,6 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
 
 #endif
 
-// ---- tessera/mesh/device_order.hpp
-
-#ifndef TESSERA_MESH_DEVICE_ORDER_HPP
-#define TESSERA_MESH_DEVICE_ORDER_HPP
-
-namespace tessera {
-
-/// One wheel of a mixed-radix counter: `size` ids that lie `stride` apart.
-struct Digit {
-  std::int32_t size = 1;
-  std::int32_t stride = 1;
-  friend constexpr bool operator==(const Digit&, const Digit&) = default;
-};
-
-/// Most wheels an order of devices is kept in before it becomes a list.
-inline constexpr int max_digits = 12;
-using DigitList = InlineVector<Digit, max_digits>;
-
-namespace detail {
-
-struct KeptIds {
-  std::int32_t* ids;
-  std::size_t count;
-  std::uint64_t hash;
-  const KeptIds* next;
-};
-
-/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
-inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
-  static std::atomic<const KeptIds*> first{nullptr};
-  std::uint64_t hash = count;
-  for (std::size_t i = 0; i < count; ++i) hash = hash_mix(hash, static_cast<std::uint64_t>(ids[i]));
-  const KeptIds* head = first.load(std::memory_order_acquire);
-  for (const KeptIds* kept = head; kept; kept = kept->next) {
-    if (kept->hash != hash || kept->count != count) continue;
-    std::size_t i = 0;
-    while (i < count && kept->ids[i] == ids[i]) ++i;
-    if (i == count) return kept->ids;
-  }
-  auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
-  for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
-  while (!first.compare_exchange_weak(kept->next, kept, std::memory_order_acq_rel)) {
-  }
-  return kept->ids;
-}
-
-/// Splits digits, minor first, where the axes of an array of these sizes begin: groups[a] is axis a, major first.
-/// False where an axis begins inside a digit that it does not divide.
-constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, std::size_t axes, DigitList* groups) {
-  std::size_t next = digits.size();
-  Digit digit;
-  for (std::size_t axis = axes; axis-- > 0;) {
-    std::int64_t rest = sizes[axis];
-    while (rest > 1) {
-      while (digit.size == 1) {
-        if (next == 0) return false;
-        digit = digits[--next];
-      }
-      const std::int64_t size = digit.size < rest ? digit.size : rest;
-      if (rest % size != 0 || digit.size % size != 0 || groups[axis].size() == max_digits) return false;
-      groups[axis].insert(0, {static_cast<std::int32_t>(size), digit.stride});
-      digit = {static_cast<std::int32_t>(digit.size / size), static_cast<std::int32_t>(digit.stride * size)};
-      rest /= size;
-    }
-  }
-  return true;
-}
-
-}  // namespace detail
-
-/// Device ids in the order of a grid of devices: a counter with wheels where there is one, which takes no memory and no
-/// time per device, or a list. Each order has one form, so that equality and hashes are by meaning.
-///
-/// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
-/// stands for 0, 1, 2, ... of whatever mesh it is given to.
-/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter.
-class DeviceOrder {
- public:
-  static constexpr std::size_t inline_ids = 64;
-
-  constexpr DeviceOrder() = default;
-  constexpr DeviceOrder(std::initializer_list<std::int32_t> ids) : DeviceOrder(ids.begin(), ids.size()) {}
-  constexpr DeviceOrder(const std::int32_t* ids, std::size_t count) : size_(static_cast<std::int64_t>(count)) {
-    if (count == 0 || find_digits(ids)) return;
-    digits_.clear();
-    if (count <= inline_ids && fits_bytes(ids)) {
-      for (std::size_t i = 0; i < count; ++i) few_[i] = static_cast<std::uint8_t>(ids[i]);
-      return;
-    }
-    if (std::is_constant_evaluated())
-      fail(errc::capacity, "[mesh] device order: in a constant expression, a list of at most 64 ids below 256");
-    many_ = detail::keep_ids(ids, count);
-  }
-
-  /// 0, 1, ... count-1.
-  static constexpr DeviceOrder range(std::int64_t count) {
-    DeviceOrder order;
-    order.size_ = count;
-    if (count > 1) order.digits_.push_back({static_cast<std::int32_t>(count), 1});
-    return order;
-  }
-  /// The order that a counter makes, major wheel first. The strides must make each id come once.
-  static constexpr DeviceOrder of_digits(const DigitList& digits) {
-    DeviceOrder order;
-    order.size_ = 1;
-    for (const Digit& digit : digits) {
-      order.size_ *= digit.size;
-      if (digit.size == 1) continue;
-      if (!order.digits_.empty() &&
-          order.digits_.back().stride == static_cast<std::int64_t>(digit.size) * digit.stride) {
-        order.digits_.back() = {order.digits_.back().size * digit.size, digit.stride};
-      } else {
-        order.digits_.push_back(digit);
-      }
-    }
-    return order;
-  }
-
-  constexpr bool empty() const { return size_ == 0; }
-  constexpr std::int64_t size() const { return size_; }
-  constexpr bool is_range() const { return is_counter() && (digits_.empty() || digits_ == DigitList{{size32(), 1}}); }
-  /// Whether it is kept as a counter, of digits(); a list otherwise.
-  constexpr bool is_counter() const { return size_ <= 1 ? few_[0] == 0 && !many_ : !digits_.empty(); }
-  constexpr const DigitList& digits() const { return digits_; }
-
-  /// The id at a position of the grid, counted row-major.
-  constexpr std::int32_t operator[](std::int64_t position) const {
-    if (!is_counter()) return many_ ? many_[position] : few_[position];
-    std::int64_t id = 0;
-    for (std::size_t d = digits_.size(); d-- > 0; position /= digits_[d].size)
-      id += position % digits_[d].size * digits_[d].stride;
-    return static_cast<std::int32_t>(id);
-  }
-  /// Where an id stands; size() where it does not.
-  constexpr std::int64_t position_of(std::int32_t id) const {
-    std::int64_t position = 0;
-    if (!is_counter()) {
-      while (position < size_ && (*this)[position] != id) ++position;
-      return position;
-    }
-    if (id < 0 || id >= size_) return size_;
-    for (const Digit& digit : digits_) position = position * digit.size + id / digit.stride % digit.size;
-    return position;
-  }
-
-  /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
-  constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
-    if (is_counter()) {
-      DigitList groups[max_digits + 1], all;
-      bool fits = axes <= max_digits && detail::split_digits(digits_, sizes, axes, groups);
-      for (std::size_t i = 0; fits && i < axes; ++i) fits = append(all, groups[order[i]]);
-      if (fits) return of_digits(all);
-    }
-    Growable<std::int64_t> strides(axes);
-    std::int64_t stride = 1;
-    for (std::size_t axis = axes; axis-- > 0; stride *= sizes[axis]) strides[axis] = stride;
-    return listed([&](std::int64_t position) {
-      std::int64_t from = 0;
-      for (std::size_t i = axes; i-- > 0; position /= sizes[order[i]])
-        from += position % sizes[order[i]] * strides[static_cast<std::size_t>(order[i])];
-      return (*this)[from];
-    });
-  }
-
-  /// The same with the ids of each run of `group` positions ascending.
-  constexpr DeviceOrder ascending_in_groups(std::int64_t group) const {
-    if (group <= 1) return *this;
-    if (is_counter()) {
-      const std::int64_t sizes[] = {size_ / group, group};
-      DigitList groups[2];
-      if (detail::split_digits(digits_, sizes, 2, groups)) {
-        for (std::size_t i = 1; i < groups[1].size(); ++i)
-          for (std::size_t j = i; j > 0 && groups[1][j].stride > groups[1][j - 1].stride; --j) {
-            const Digit digit = groups[1][j];
-            groups[1][j] = groups[1][j - 1];
-            groups[1][j - 1] = digit;
-          }
-        if (append(groups[0], groups[1])) return of_digits(groups[0]);
-      }
-    }
-    Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
-    for (std::int64_t begin = 0; begin < size_; begin += group) {
-      for (std::int64_t i = begin; i < begin + group; ++i) ids[static_cast<std::size_t>(i)] = (*this)[i];
-      sort(ids.data() + begin, group);
-    }
-    return DeviceOrder(ids.data(), ids.size());
-  }
-
-  friend constexpr bool operator==(const DeviceOrder& a, const DeviceOrder& b) {
-    if (a.size_ != b.size_ || a.is_counter() != b.is_counter() || !(a.digits_ == b.digits_)) return false;
-    if (a.is_counter() || (a.many_ && a.many_ == b.many_)) return true;
-    for (std::int64_t i = 0; i < a.size_; ++i)
-      if (a[i] != b[i]) return false;
-    return true;
-  }
-  constexpr std::uint64_t hash() const {
-    std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(size_));
-    for (const Digit& digit : digits_)
-      hash = hash_mix(hash, static_cast<std::uint64_t>(digit.size) << 32 | static_cast<std::uint64_t>(digit.stride));
-    for (std::int64_t i = 0; !is_counter() && i < size_; ++i)
-      hash = hash_mix(hash, static_cast<std::uint64_t>((*this)[i]));
-    return hash;
-  }
-
-  /// "3,1,2,0".
-  std::string list_text() const {
-    std::string out;
-    for (std::int64_t i = 0; i < size_; ++i) out += concat_text(i ? "," : "", (*this)[i]);
-    return out;
-  }
-  /// "[4,2]T(1,0)", or "[8]" for a range; empty where there is no counter.
-  std::string counter_text() const {
-    if (!is_counter() || empty()) return {};
-    if (digits_.size() < 2) return concat_text("[", size_, "]");
-    std::string dims, order;
-    for (std::size_t place = 0; place < digits_.size(); ++place) {
-      std::size_t wider = 0;
-      for (const Digit& digit : digits_) wider += digit.stride > digits_[place].stride;
-      order += concat_text(place ? "," : "", wider);
-      for (const Digit& digit : digits_) {  // the dim at `place` is the digit that as many others are wider than
-        std::size_t others = 0;
-        for (const Digit& other : digits_) others += other.stride > digit.stride;
-        if (others == place) dims += concat_text(place ? "," : "", digit.size);
-      }
-    }
-    return concat_text("[", dims, "]T(", order, ")");
-  }
-
- private:
-  constexpr std::int32_t size32() const { return static_cast<std::int32_t>(size_); }
-
-  static constexpr bool append(DigitList& all, const DigitList& more) {
-    for (const Digit& digit : more) {
-      if (all.size() == max_digits) return false;
-      all.push_back(digit);
-    }
-    return true;
-  }
-  static constexpr void sort(std::int32_t* ids, std::int64_t count) {  // heap sort: no header, n log n
-    const auto sink = [&](std::int64_t root, std::int64_t end) {
-      for (std::int64_t child = 2 * root + 1; child < end; root = child, child = 2 * root + 1) {
-        if (child + 1 < end && ids[child + 1] > ids[child]) ++child;
-        if (ids[root] >= ids[child]) return;
-        const std::int32_t id = ids[root];
-        ids[root] = ids[child];
-        ids[child] = id;
-      }
-    };
-    for (std::int64_t root = count / 2; root-- > 0;) sink(root, count);
-    for (std::int64_t end = count; end-- > 1;) {
-      const std::int32_t id = ids[0];
-      ids[0] = ids[end];
-      ids[end] = id;
-      sink(0, end);
-    }
-  }
-  template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
-    Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
-    for (std::int64_t i = 0; i < size_; ++i) ids[static_cast<std::size_t>(i)] = id_at(i);
-    return DeviceOrder(ids.data(), ids.size());
-  }
-  constexpr bool fits_bytes(const std::int32_t* ids) const {
-    for (std::int64_t i = 0; i < size_; ++i)
-      if (ids[i] < 0 || ids[i] > 255) return false;
-    return true;
-  }
-
-  /// From minor to major, each digit is as long as its ids keep one stride: digits that could merge have merged.
-  constexpr bool find_digits(const std::int32_t* ids) {
-    if (ids[0] != 0) return false;
-    DigitList minor_first;
-    for (std::int64_t block = 1; block < size_;) {
-      if (minor_first.size() == max_digits || ids[block] <= 0) return false;
-      Digit digit{1, ids[block]};
-      while (digit.size * block < size_ &&
-             ids[digit.size * block] == static_cast<std::int64_t>(digit.size) * digit.stride)
-        ++digit.size;
-      if (size_ % (block * digit.size) != 0) return false;
-      block *= digit.size;
-      minor_first.push_back(digit);
-    }
-    for (const Digit& digit : minor_first) {  // each id once: a stride is what the narrower digits count
-      std::int64_t narrower = 1;
-      for (const Digit& other : minor_first) narrower *= other.stride < digit.stride ? other.size : 1;
-      if (narrower != digit.stride) return false;
-    }
-    for (std::size_t d = minor_first.size(); d-- > 0;) digits_.push_back(minor_first[d]);
-    for (std::int64_t i = 0; i < size_; ++i) {
-      std::int64_t id = 0, rest = i;
-      for (const Digit& digit : minor_first) {
-        id += rest % digit.size * digit.stride;
-        rest /= digit.size;
-      }
-      if (id != ids[i]) return false;
-    }
-    return true;
-  }
-
-  DigitList digits_;
-  std::uint8_t few_[inline_ids]{};
-  const std::int32_t* many_ = nullptr;
-  std::int64_t size_ = 0;
-};
-
-namespace detail {
-
-/// `[dims]T(order)`: false where the order is no permutation of the dims, or the product passes 2^31.
-constexpr bool transposed_range(const std::int32_t* dims, std::size_t rank, const std::int32_t* order,
-                                std::size_t order_size, DeviceOrder& out) {
-  if (rank != order_size) return false;
-  Growable<std::int64_t> strides(rank);
-  Growable<bool> seen(rank);
-  std::int64_t count = 1;
-  for (std::size_t dim = rank; dim-- > 0;) {
-    strides[dim] = count;
-    if (dims[dim] < 1 || dims[dim] > INT32_MAX / count) return false;
-    count *= dims[dim];
-  }
-  DigitList digits;
-  for (std::size_t i = 0; i < rank; ++i) {
-    if (order[i] < 0 || order[i] >= static_cast<std::int32_t>(rank)) return false;
-    const auto dim = static_cast<std::size_t>(order[i]);
-    if (seen[dim]) return false;
-    seen[dim] = true;
-    if (dims[dim] == 1) continue;
-    if (digits.size() == max_digits) return false;
-    digits.push_back({dims[dim], static_cast<std::int32_t>(strides[dim])});
-  }
-  out = DeviceOrder::of_digits(digits);
-  return true;
-}
-
-}  // namespace detail
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/mesh/mesh.hpp
-
-#ifndef TESSERA_MESH_MESH_HPP
-#define TESSERA_MESH_MESH_HPP
-
-namespace tessera {
-
-/// Most axes a mesh can have.
-inline constexpr int max_axes = 6;
-
-/// One direction of a mesh. An axis without a name has its index, in decimal digits, for a name.
-struct Axis {
-  Name name;
-  int size = 1;
-  friend constexpr bool operator==(const Axis&, const Axis&) = default;
-};
-
-using AxisTable = InlineVector<Axis, max_axes>;
-
-/// A place in a mesh: one index an axis, in mesh order.
-using Coordinates = InlineVector<int, max_axes>;
-
-class SubMesh;  // mesh/sub_mesh.hpp
-
-/// Devices arranged in a grid of axes. A mesh without axes is one device.
-///
-/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise. A mesh is a plain value
-/// of a fixed size, however many devices it has. Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an
-/// order that is no permutation of the ids.
-///
-///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
-class Mesh {
- public:
-  constexpr Mesh() = default;
-  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}) : Mesh(AxisTable(axes), order) {}
-  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
-    check_axes();
-    check_order();
-  }
-
-  constexpr int rank() const { return static_cast<int>(axes_.size()); }
-  /// Number of devices.
-  constexpr std::int64_t size() const { return size_; }
-  /// Name and size of each axis, in mesh order.
-  constexpr const AxisTable& axes() const { return axes_; }
-  /// Sizes of the axes, in mesh order.
-  constexpr Coordinates shape() const {
-    Coordinates sizes;
-    for (const Axis& axis : axes_) sizes.push_back(axis.size);
-    return sizes;
-  }
-  constexpr int axis_size(int axis) const { return at(axis).size; }
-  constexpr Name axis_name(int axis) const { return at(axis).name; }
-  constexpr bool is_named(int axis) const { return detail::index_of_digits(at(axis).name.view()) < 0; }
-  constexpr bool has_axis(std::string_view name) const { return find(name) < rank(); }
-  /// The place of an axis by its name, or by its index in digits; `mesh_axis` with the names that there are when it is
-  /// unknown.
-  constexpr int axis_index(std::string_view name) const {
-    const int axis = find(name);
-    if (axis == rank()) fail_unknown_axis(name);
-    return axis;
-  }
-
-  /// The part of the mesh that lies along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
-  constexpr SubMesh operator[](std::string_view axis) const;
-  constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
-
-  /// The device ids, row-major over the axes; empty where they are 0, 1, 2, ...
-  constexpr const DeviceOrder& order() const { return order_; }
-  constexpr int device_at(const Coordinates& coordinates) const {
-    if (coordinates.size() != axes_.size())
-      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
-    std::int64_t position = 0;
-    for (int axis = 0; axis < rank(); ++axis) {
-      const int size = axes_[axis].size;
-      if (coordinates[axis] < 0 || coordinates[axis] >= size)
-        fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates[axis], " is outside axis '",
-             axes_[axis].name.view(), "' of size ", size);
-      position = position * size + coordinates[axis];
-    }
-    return order_.empty() ? static_cast<int>(position) : order_[position];
-  }
-  constexpr Coordinates coordinates_of(int device) const {
-    if (device < 0 || device >= size_)
-      fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
-    std::int64_t position = order_.empty() ? device : order_.position_of(device);
-    Coordinates coordinates(axes_.size(), 0);
-    for (int axis = rank() - 1; axis >= 0; --axis) {
-      coordinates[axis] = static_cast<int>(position % axes_[axis].size);
-      position /= axes_[axis].size;
-    }
-    return coordinates;
-  }
-
-  friend constexpr bool operator==(const Mesh&, const Mesh&) = default;
-  constexpr std::uint64_t hash() const {
-    std::uint64_t hash = hash_mix(0, axes_.size());
-    for (const Axis& axis : axes_)
-      hash = hash_mix(hash_mix(hash, axis.name.view()), static_cast<std::uint64_t>(axis.size));
-    return order_.empty() ? hash : hash_mix(hash, order_.hash());
-  }
-
-  /// "mesh(data=2,model=4)"; where ids are not laid row-major with ";order=3,2,1,0", or with ";order=[2,4]T(1,0)" for
-  /// more than eight devices in the transposed order of an array. parse_mesh reads it back.
-  std::string text() const {
-    std::string out = "mesh(";
-    const char* separator = "";
-    for (const Axis& axis : axes_) {
-      out += concat_text(separator, axis.name.view(), "=", axis.size);
-      separator = ",";
-    }
-    if (order_.empty()) return out + ")";
-    const bool few = !order_.is_counter() || size_ <= 8;
-    return concat_text(out, ";order=", few ? order_.list_text() : order_.counter_text(), ")");
-  }
-
- private:
-  constexpr int find(std::string_view name) const {
-    int axis = 0;
-    while (axis < rank() && axes_[axis].name.view() != name) ++axis;
-    if (const int index = detail::index_of_digits(name); axis == rank() && index >= 0 && index < rank()) return index;
-    return axis;
-  }
-  constexpr const Axis& at(int axis) const {
-    if (axis < 0 || axis >= rank()) fail(errc::mesh_axis, "[mesh] axis: ", axis, " is not one of the ", rank());
-    return axes_[axis];
-  }
-
-  constexpr void check_axes() {
-    for (int axis = 0; axis < rank(); ++axis) {
-      const std::string_view name = axes_[axis].name.view();
-      if (!detail::is_axis_name(name))
-        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' is empty, '-', or holds a space or one of {}()[]=,;*'\"");
-      if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
-        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' names axis ", axis,
-             ", but digits are the index of an axis without a name");
-      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] axis names differ: '", name, "' is given twice");
-      if (axes_[axis].size < 1)
-        fail(errc::mesh_axis, "[mesh] axis size at least 1: '", name, "' has ", axes_[axis].size);
-      size_ *= axes_[axis].size;
-      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
-    }
-  }
-  constexpr void check_order() {
-    if (order_.empty()) return;
-    if (order_.size() != size_)
-      fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
-    if (!order_.is_counter()) {  // a counter gives each id once
-      Growable<bool> seen(static_cast<std::size_t>(size_));
-      std::int64_t outside = size_;
-      for (std::int64_t i = 0; i < size_; ++i) {
-        const std::int32_t device = order_[i];
-        bool twice = false;
-        if (device >= 0 && device < size_) {
-          twice = seen[static_cast<std::size_t>(device)];
-          seen[static_cast<std::size_t>(device)] = true;
-        } else {
-          twice = order_.position_of(device) < i;
-          outside = i;
-        }
-        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
-      }
-      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
-    }
-    // One spelling for one mesh: equality and hashes are keys of the plan cache.
-    if (order_.is_range()) order_ = {};
-  }
-  [[noreturn]] void fail_unknown_axis(std::string_view name) const {
-    fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
-  }
-
-  AxisTable axes_;
-  DeviceOrder order_;
-  std::int64_t size_ = 1;
-};
-
-/// Reads "data=2,model=4", with or without "mesh( )" around it, as Mesh::text() prints it and a command line gives it.
-constexpr Mesh parse_mesh(std::string_view text) {
-  detail::TextReader reader{text};
-  const bool wrapped = reader.take("mesh(");
-  const auto at_end = [&] {
-    detail::TextReader ahead = reader;
-    return wrapped ? ahead.take(")") && ahead.done() : ahead.done();
-  };
-  const auto expect = [&](bool matches) {
-    if (!matches)
-      fail(errc::mesh_axis, "[mesh] text like data=2,model=4: '", text, "' stops making sense at '", reader.rest, "'");
-  };
-
-  AxisTable axes;
-  if (at_end()) return {};
-  if (!reader.take(";")) {
-    do {
-      const std::string_view name = reader.take_name();
-      int size = 0;
-      expect(!name.empty() && reader.take("=") && reader.take(size));
-      axes.push_back({Name(name), size});
-    } while (reader.take(","));
-    if (at_end()) return Mesh(axes);
-    expect(reader.take(";"));
-  }
-  expect(reader.take("order="));
-  Growable<std::int32_t> ids;
-  const auto take_list = [&] {
-    do {
-      std::int32_t number = 0;
-      expect(reader.take(number));
-      ids.push_back(number);
-    } while (reader.take(","));
-  };
-  if (!reader.take("[")) {
-    take_list();
-    expect(at_end());
-    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
-  }
-  take_list();
-  const auto dims = ids;
-  ids.clear();
-  expect(reader.take("]") && reader.take("T("));
-  take_list();
-  expect(reader.take(")") && at_end());
-  DeviceOrder order;
-  if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
-    fail(errc::mesh_devices, "[mesh] device order: the sizes and the transposition don't fit in '", text, "'");
-  return Mesh(axes, order);
-}
-
-/// A mesh of axes without names: a spec calls them 0, 1, ...
-constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
-  AxisTable axes;
-  for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
-  return Mesh(axes, order);
-}
-
-/// All devices along one axis, which has no name unless one is given.
-constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/nn/layout.hpp
 
 #ifndef TESSERA_NN_LAYOUT_HPP
@@ -2593,320 +4181,6 @@ struct AttentionForm {
     return labels;
   }
 };
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/mesh/box.hpp
-
-#ifndef TESSERA_MESH_BOX_HPP
-#define TESSERA_MESH_BOX_HPP
-
-namespace tessera {
-
-/// A range of indices in every dim of a tensor: begin <= index < end.
-struct Box {
-  Shape begin;
-  Shape end;
-
-  constexpr bool empty() const {
-    for (std::size_t dim = 0; dim < begin.size(); ++dim)
-      if (end[dim] <= begin[dim]) return true;
-    return false;
-  }
-  friend constexpr bool operator==(const Box&, const Box&) = default;
-};
-
-constexpr Shape extents(const Box& box) {
-  Shape shape;
-  for (std::size_t dim = 0; dim < box.begin.size(); ++dim) shape.push_back(box.end[dim] - box.begin[dim]);
-  return shape;
-}
-
-/// The indices that both hold. Extents are never negative: boxes apart meet in an empty box.
-constexpr Box intersect(const Box& a, const Box& b) {
-  if (a.begin.size() != b.begin.size())
-    fail(errc::rank_mismatch, "[intersect] ranks differ: ", a.begin.size(), " and ", b.begin.size());
-  Box both = a;
-  for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
-    if (b.begin[dim] > both.begin[dim]) both.begin[dim] = b.begin[dim];
-    if (b.end[dim] < both.end[dim]) both.end[dim] = b.end[dim];
-    if (both.end[dim] < both.begin[dim]) both.end[dim] = both.begin[dim];
-  }
-  return both;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/mesh/sharding.hpp
-
-#ifndef TESSERA_MESH_SHARDING_HPP
-#define TESSERA_MESH_SHARDING_HPP
-
-namespace tessera {
-
-/// Mesh axes that split one dim, as indices into the mesh, major first.
-using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
-
-/// How the parts of an unreduced value combine.
-enum class Reduction : std::uint8_t { sum, max, min };
-
-constexpr std::string_view name_of(Reduction reduction) {
-  constexpr std::string_view names[] = {"sum", "max", "min"};
-  return names[static_cast<std::size_t>(reduction)];
-}
-
-/// How a tensor of a known rank lies on a mesh: a spec with its axis names looked up, plus the axes that a value is
-/// still to be reduced over. Axes in neither place hold replicas.
-struct Sharding {
-  std::uint8_t rank = 0;
-  AxisList dims[max_rank]{};
-  std::uint16_t unreduced = 0;  ///< one bit a mesh axis
-  Reduction reduction = Reduction::sum;
-  std::uint8_t priority[max_rank]{};  ///< 0: a sharding to compute in; above: to store in, gathered on use
-
-  /// Mesh axes that make shards differ, one bit each.
-  constexpr std::uint16_t used_axes() const {
-    std::uint16_t mask = unreduced;
-    for (int dim = 0; dim < rank; ++dim)
-      for (std::uint8_t axis : dims[dim]) mask = static_cast<std::uint16_t>(mask | 1u << axis);
-    return mask;
-  }
-  constexpr bool uses(int axis) const { return used_axes() >> axis & 1; }
-  constexpr bool is_replicated() const { return used_axes() == 0; }
-  constexpr Sharding without_unreduced() const {
-    Sharding reduced = *this;
-    reduced.unreduced = 0;
-    reduced.reduction = Reduction::sum;
-    return reduced;
-  }
-  constexpr Sharding without_priority() const {
-    Sharding plain = *this;
-    for (std::uint8_t& p : plain.priority) p = 0;
-    return plain;
-  }
-
-  constexpr std::uint64_t hash() const {
-    std::uint64_t hash = hash_mix(rank, std::uint64_t{unreduced} << 8 | static_cast<std::uint64_t>(reduction));
-    for (int dim = 0; dim < rank; ++dim) {
-      std::uint64_t word = priority[dim];
-      for (std::uint8_t axis : dims[dim]) word = word << 8 | (axis + 1u);
-      hash = hash_mix(hash, word);
-    }
-    return hash;
-  }
-  friend constexpr bool operator==(const Sharding& a, const Sharding& b) {
-    if (a.rank != b.rank || a.unreduced != b.unreduced || a.reduction != b.reduction) return false;
-    for (int dim = 0; dim < a.rank; ++dim)
-      if (a.priority[dim] != b.priority[dim] || !(a.dims[dim] == b.dims[dim])) return false;
-    return true;
-  }
-};
-
-constexpr Sharding replicated(int rank) {
-  Sharding sharding;
-  sharding.rank = static_cast<std::uint8_t>(rank);
-  return sharding;
-}
-
-namespace detail {
-[[noreturn]] inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec, const Mesh& mesh,
-                                   int rank) {
-  fail(id, "[spec] ", rule, ": ", spec.text(), " for a tensor of rank ", rank, " on ", mesh.text());
-}
-[[noreturn]] inline void fail_spec_axis(std::string_view name, std::string_view rule, const PartitionSpec& spec,
-                                        const Mesh& mesh, int rank) {
-  fail_spec(errc::spec_axis, concat_text("axis '", name, "' ", rule), spec, mesh, rank);
-}
-constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
-  if (shape.size() != sharding.rank)
-    fail(errc::rank_mismatch, "[sharding] rank: a shape of rank ", shape.size(), " and a sharding of rank ",
-         sharding.rank);
-}
-}  // namespace detail
-
-/// Looks the axis names of a spec up in a mesh, for a tensor of the given rank.
-/// Errors: `spec_axis` for an axis that is unknown or used twice, `spec_rank` for a spec longer than the rank.
-constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
-  if (rank < 0 || rank > max_rank)
-    detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
-  if (static_cast<int>(spec.entries.size()) > rank)
-    detail::fail_spec(errc::spec_rank, "more entries than dims", spec, mesh, rank);
-  Sharding sharding = replicated(rank);
-  unsigned used = 0;
-  for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
-    const SpecEntry& entry = spec.entries[dim];
-    for (const Name& name : entry.axes) {
-      if (!mesh.has_axis(name.view())) detail::fail_spec_axis(name.view(), "is unknown", spec, mesh, rank);
-      const int axis = mesh.axis_index(name.view());
-      if (used >> axis & 1) detail::fail_spec_axis(name.view(), "is used twice", spec, mesh, rank);
-      used |= 1u << axis;
-      sharding.dims[dim].push_back(static_cast<std::uint8_t>(axis));
-    }
-    if (!entry.axes.empty()) sharding.priority[dim] = entry.priority;
-  }
-  return sharding;
-}
-
-/// The spec that resolves to a sharding, less what a spec can't say: unreduced axes.
-constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
-  PartitionSpec spec;
-  for (int dim = 0; dim < sharding.rank; ++dim) {
-    SpecEntry entry;
-    for (std::uint8_t axis : sharding.dims[dim]) entry.axes.push_back(mesh.axis_name(axis));
-    entry.priority = sharding.priority[dim];
-    spec.entries.push_back(entry);
-  }
-  return spec;
-}
-
-/// "{data,-}", with "+sum(model)" after it for a value still to be summed over the axis "model".
-inline std::string text(const Sharding& sharding, const Mesh& mesh) {
-  std::string out = spec_of(sharding, mesh).text();
-  if (sharding.unreduced == 0) return out;
-  out += concat_text("+", name_of(sharding.reduction), "(");
-  const char* separator = "";
-  for (int axis = 0; axis < mesh.rank(); ++axis) {
-    if (!(sharding.unreduced >> axis & 1)) continue;
-    out += concat_text(separator, mesh.axis_name(axis).view());
-    separator = ",";
-  }
-  return out + ")";
-}
-
-/// Number of shards that a dim is split into.
-constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
-  if (dim < 0 || dim >= sharding.rank)
-    fail(errc::dim_range, "[shard_count] dim in range: ", dim, " of rank ", sharding.rank);
-  int count = 1;
-  for (std::uint8_t axis : sharding.dims[dim]) count *= mesh.axis_size(axis);
-  return count;
-}
-
-/// The indices that the device at `coordinates` holds. A dim of n indices over k shards is cut every ceil(n/k);
-/// trailing shards are shorter, or empty at [n, n). The axes of a dim count as one, major first.
-constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh,
-                        const Coordinates& coordinates) {
-  detail::check_same_rank(shape, sharding);
-  if (static_cast<int>(coordinates.size()) != mesh.rank())
-    fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
-  Box box{Shape(shape.size(), 0), shape};
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    if (sharding.dims[dim].empty()) continue;
-    std::int64_t count = 1;
-    std::int64_t index = 0;
-    for (std::uint8_t axis : sharding.dims[dim]) {
-      count *= mesh.axis_size(axis);
-      index = index * mesh.axis_size(axis) + coordinates[axis];
-    }
-    const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
-    const std::int64_t begin = index * chunk;
-    box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
-  }
-  return box;
-}
-
-/// The indices that a device holds.
-constexpr Box device_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh, int device) {
-  return shard_box(shape, sharding, mesh, mesh.coordinates_of(device));
-}
-
-/// Numbers the distinct shards of a tensor: mixed radix over the mesh axes that the sharding uses, in mesh order.
-/// A tensor stores one buffer a shard, however many devices hold a replica of it.
-class ShardGrid {
- public:
-  constexpr ShardGrid() = default;
-  constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding) : rank_(mesh.rank()), used_(sharding.used_axes()) {
-    if (used_ >> rank_ != 0)
-      fail(errc::spec_axis, "[sharding] axes of the mesh: a sharding that uses ", std::bit_width(used_),
-           " axes on a mesh of ", rank_);
-    for (int axis = rank_ - 1; axis >= 0; --axis) {
-      sizes_[axis] = mesh.axis_size(axis);
-      int& count = used_ >> axis & 1 ? count_ : replicas_;
-      strides_[axis] = count;
-      count *= sizes_[axis];
-    }
-  }
-
-  /// Number of distinct shards.
-  constexpr int count() const { return count_; }
-  /// Number of devices that hold each shard.
-  constexpr int replicas() const { return replicas_; }
-  constexpr int index_of(const Coordinates& coordinates) const { return digits(coordinates, used_); }
-  /// Which replica of its shard is at `coordinates`, counted in mesh order.
-  constexpr int replica_of(const Coordinates& coordinates) const { return digits(coordinates, ~unsigned{used_}); }
-  /// Where a shard lies; without a replica, the first.
-  constexpr Coordinates coordinates(int index, int replica = 0) const {
-    Coordinates place(static_cast<std::size_t>(rank_), 0);
-    for (int axis = 0; axis < rank_; ++axis)
-      place[axis] = (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis];
-    return place;
-  }
-
-  friend constexpr bool operator==(const ShardGrid&, const ShardGrid&) = default;
-
- private:
-  constexpr int digits(const Coordinates& coordinates, unsigned axes) const {
-    int index = 0;
-    for (int axis = 0; axis < rank_; ++axis)
-      if (axes >> axis & 1) index += coordinates[axis] * strides_[axis];
-    return index;
-  }
-
-  int rank_ = 0;
-  std::uint16_t used_ = 0;
-  int count_ = 1;
-  int replicas_ = 1;
-  int sizes_[max_axes]{};
-  int strides_[max_axes]{};
-};
-
-/// The replica that a device holds: how many devices of lower id hold the same shard.
-constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device) {
-  const ShardGrid grid(mesh, sharding);
-  const Coordinates place = mesh.coordinates_of(device);
-  if (mesh.order().empty()) return grid.replica_of(place);
-  const int shard = grid.index_of(place);
-  int lower = 0;
-  for (int replica = 0; replica < grid.replicas(); ++replica)
-    lower += mesh.device_at(grid.coordinates(shard, replica)) < device;
-  return lower;
-}
-
-/// Where one element of a tensor is: in a shard, numbered as in ShardGrid, at an index of its own.
-struct ElementPlace {
-  int shard = 0;
-  Shape index;
-  friend constexpr bool operator==(const ElementPlace&, const ElementPlace&) = default;
-};
-
-/// Which shard holds the element at an index of the whole tensor, and where in it. Of a value still to be reduced it is
-/// the first of the shards that hold parts of the element.
-/// Errors: `rank_mismatch`, and `dim_range` for an index outside the tensor.
-constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
-  detail::check_same_rank(shape, sharding);
-  if (index.size() != shape.size())
-    fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
-  ElementPlace place{0, index};
-  Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    if (index[dim] < 0 || index[dim] >= shape[dim])
-      fail(errc::dim_range, "[locate] index: ", index[dim], " in dim ", dim, " of ", shape[dim]);
-    const int count = shard_count(sharding, mesh, static_cast<int>(dim));
-    const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
-    std::int64_t shard = index[dim] / chunk;
-    place.index[dim] = index[dim] % chunk;
-    const AxisList& axes = sharding.dims[dim];
-    for (std::size_t a = axes.size(); a-- > 0; shard /= mesh.axis_size(axes[a]))
-      coordinates[axes[a]] = static_cast<int>(shard % mesh.axis_size(axes[a]));
-  }
-  place.shard = ShardGrid(mesh, sharding).index_of(coordinates);
-  return place;
-}
 
 }  // namespace tessera
 
@@ -10688,603 +11962,6 @@ constexpr void verify(const ProgramView& program) {
          node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
          node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
   }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/mesh/sharding_string.hpp
-
-#ifndef TESSERA_MESH_SHARDING_STRING_HPP
-#define TESSERA_MESH_SHARDING_STRING_HPP
-
-namespace tessera {
-
-/// Two spellings of the devices in an HLO sharding: a transposed range where there is one, or every id.
-enum class HloForm : std::uint8_t { iota, v1 };
-
-/// What a sharding is, in one word.
-enum class ShardingType : std::uint8_t {
-  unannotated,
-  replicated,
-  maximal,
-  tiled,
-  partially_replicated,
-  manual,
-  unreduced
-};
-
-constexpr std::string_view name_of(ShardingType type) {
-  constexpr std::string_view names[] = {"unannotated",          "replicated", "maximal",  "tiled",
-                                        "partially replicated", "manual",     "unreduced"};
-  return names[static_cast<std::size_t>(type)];
-}
-
-/// An HLO sharding string, taken apart: what XLA programs and their tools exchange.
-///
-/// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
-/// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
-struct HloSharding {
-  enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
-  enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
-
-  Kind kind = Kind::unannotated;
-  InlineVector<std::int64_t, max_rank + 4> tile;  ///< tiles a dim, then the size of each subgroup
-  InlineVector<Subgroup, 4> subgroups;            ///< what the last dims of the tile mean
-  DeviceOrder devices;                            ///< row-major over the tile; of a maximal sharding, the one device
-
-  /// Dims of the tensor that the tile covers.
-  constexpr std::size_t rank() const { return tile.size() - subgroups.size(); }
-  /// Tiles that the dims of the tensor are cut into.
-  constexpr std::int64_t tile_count() const {
-    std::int64_t count = 1;
-    for (std::size_t dim = 0; dim < rank(); ++dim) count *= tile[dim];
-    return count;
-  }
-  constexpr ShardingType type() const;
-  /// The one spelling of a sharding: subgroups of one kind merged and in the order manual, unreduced, replicated, none
-  /// of size one; replicas in ascending order; `replicated` by its name.
-  constexpr HloSharding canonical() const;
-  constexpr std::uint64_t hash() const;
-  /// As XLA prints it; empty when unannotated. parse_hlo_sharding reads it back.
-  std::string text(HloForm form = HloForm::iota) const;
-
-  friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
-    const HloSharding x = a.canonical(), y = b.canonical();
-    return x.kind == y.kind && x.tile == y.tile && x.subgroups == y.subgroups && x.devices == y.devices;
-  }
-};
-
-namespace detail {
-
-constexpr std::string_view name_of(HloSharding::Subgroup subgroup) {
-  constexpr std::string_view names[] = {"manual", "unreduced", "replicated"};
-  return names[static_cast<std::size_t>(subgroup)];
-}
-
-/// Reads one sharding string; a member a production.
-class HloParser {
- public:
-  constexpr explicit HloParser(std::string_view source) : source_(source), reader_{source} {}
-
-  constexpr HloSharding parse() {
-    using Kind = HloSharding::Kind;
-    HloSharding sharding;
-    if (reader_.done()) return sharding;
-    expect(reader_.take("{"));
-    if (reader_.take("replicated")) {
-      sharding.kind = Kind::replicated;
-    } else if (reader_.take("manual")) {
-      sharding.kind = Kind::manual;
-    } else if (reader_.take("unreduced")) {
-      sharding.kind = Kind::unreduced;
-    } else if (reader_.take("maximal")) {
-      sharding.kind = Kind::maximal;
-      expect(reader_.take("device="));
-      sharding.devices = {number()};
-    } else {
-      expect(reader_.take("devices="));
-      tiled(sharding);
-    }
-    expect(reader_.take("}") && reader_.done());
-    return sharding;
-  }
-
- private:
-  using Numbers = Growable<std::int32_t>;
-
-  constexpr void tiled(HloSharding& sharding) {
-    sharding.kind = HloSharding::Kind::tiled;
-    const Numbers tile = sizes();
-    require(tile.size() <= sharding.tile.capacity(), "too many dims");
-    for (std::int32_t size : tile) sharding.tile.push_back(size);
-    if (reader_.take("<=")) {
-      const Numbers dims = sizes();
-      Numbers order;
-      for (std::size_t dim = 0; dim < dims.size(); ++dim) order.push_back(static_cast<std::int32_t>(dim));
-      if (reader_.take("T(")) {
-        order = numbers();
-        expect(reader_.take(")"));
-      }
-      require(count(dims) == count(tile), "tile and device counts differ");
-      require(transposed_range(dims.data(), dims.size(), order.data(), order.size(), sharding.devices),
-              "the transposition is no permutation of the dims");
-    } else {
-      const Numbers devices = numbers();
-      const auto given = static_cast<std::int64_t>(devices.size());
-      require(given == count(tile), "tile and device counts differ");
-      require(is_permutation(devices), "the devices are no permutation of 0, 1, 2, ...");
-      sharding.devices = DeviceOrder(devices.data(), devices.size());
-    }
-    if (reader_.take("last_tile_dim_replicate")) {
-      sharding.subgroups = {HloSharding::Subgroup::replicated};
-    } else if (reader_.take("last_tile_dims={")) {
-      do {
-        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many subgroups");
-        sharding.subgroups.push_back(subgroup());
-      } while (reader_.take(","));
-      expect(reader_.take("}"));
-    }
-    require(sharding.subgroups.size() <= sharding.tile.size(), "more subgroups than tile dims");
-    require(sharding.rank() <= max_rank, "too many dims");
-  }
-
-  constexpr HloSharding::Subgroup subgroup() {
-    using Subgroup = HloSharding::Subgroup;
-    for (Subgroup s : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated})
-      if (reader_.take(name_of(s))) return s;
-    expect(false);
-    return Subgroup::manual;
-  }
-  constexpr std::int32_t number() {
-    std::int32_t value = 0;
-    expect(reader_.take(value) && value >= 0);
-    return value;
-  }
-  constexpr Numbers numbers() {
-    Numbers list;
-    do list.push_back(number());
-    while (reader_.take(","));
-    return list;
-  }
-  constexpr Numbers sizes() {
-    expect(reader_.take("["));
-    const Numbers list = numbers();
-    for (std::int32_t size : list) require(size > 0, "a size of zero");
-    expect(reader_.take("]"));
-    return list;
-  }
-  constexpr std::int64_t count(const Numbers& list) const {
-    std::int64_t product = 1;
-    for (std::int32_t size : list) {
-      require(size <= INT32_MAX / product, "more than 2^31 devices");
-      product *= size;
-    }
-    return product;
-  }
-  static constexpr bool is_permutation(const Numbers& list) {
-    Growable<bool> seen(list.size());
-    for (std::int32_t value : list) {
-      const auto at = static_cast<std::size_t>(value);
-      if (at >= list.size() || seen[at]) return false;
-      seen[at] = true;
-    }
-    return true;
-  }
-  constexpr void require(bool holds, std::string_view problem) const {
-    if (!holds) fail(errc::sharding_string, "[hlo] sharding string: ", problem, " in '", source_, "'");
-  }
-  constexpr void expect(bool matches) const {
-    if (!matches)
-      fail(errc::sharding_string, "[hlo] sharding string: '", source_, "' stops making sense at '", reader_.rest, "'");
-  }
-
-  std::string_view source_;
-  TextReader reader_;
-};
-
-}  // namespace detail
-
-constexpr HloSharding HloSharding::canonical() const {
-  if (kind != Kind::tiled) return *this;
-  const std::size_t dims = rank();
-  HloSharding out;
-  out.kind = Kind::tiled;
-  int order[max_rank + 4]{};
-  std::size_t axes = 0;
-  for (; axes < dims; ++axes) {
-    order[axes] = static_cast<int>(axes);
-    out.tile.push_back(tile[axes]);
-  }
-  for (Subgroup wanted : {Subgroup::manual, Subgroup::unreduced, Subgroup::replicated}) {
-    std::int64_t size = 1;
-    for (std::size_t group = 0; group < subgroups.size(); ++group) {
-      if (subgroups[group] != wanted) continue;
-      order[axes++] = static_cast<int>(dims + group);
-      size *= tile[dims + group];
-    }
-    if (size == 1) continue;
-    out.subgroups.push_back(wanted);
-    out.tile.push_back(size);
-  }
-  const std::int64_t count = devices.size();
-  if (count == out.tile_count() * (out.subgroups.empty() ? 1 : out.tile.back()) && out.tile_count() == 1) {
-    constexpr Kind kinds[] = {Kind::manual, Kind::unreduced, Kind::replicated};
-    HloSharding whole;
-    whole.kind = out.subgroups.empty() ? Kind::replicated : kinds[static_cast<std::size_t>(out.subgroups.back())];
-    return whole;
-  }
-  out.devices = devices.transposed(tile.data(), order, axes);
-  if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated)
-    out.devices = out.devices.ascending_in_groups(out.tile.back());
-  return out;
-}
-
-constexpr std::uint64_t HloSharding::hash() const {
-  const HloSharding one = canonical();
-  std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
-  for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
-  for (Subgroup group : one.subgroups) hash = hash_mix(hash, static_cast<std::uint64_t>(group));
-  return hash_mix(hash, one.devices.hash());
-}
-
-constexpr ShardingType HloSharding::type() const {
-  constexpr ShardingType types[] = {ShardingType::unannotated, ShardingType::replicated, ShardingType::maximal,
-                                    ShardingType::manual,      ShardingType::unreduced,  ShardingType::tiled};
-  const HloSharding one = canonical();
-  if (one.kind != Kind::tiled || one.subgroups.empty()) return types[static_cast<std::size_t>(one.kind)];
-  if (one.subgroups.contains(Subgroup::manual)) return ShardingType::manual;
-  if (one.subgroups.contains(Subgroup::unreduced)) return ShardingType::unreduced;
-  return ShardingType::partially_replicated;
-}
-
-inline std::string HloSharding::text(HloForm form) const {
-  switch (kind) {
-    case Kind::unannotated:
-      return {};
-    case Kind::replicated:
-      return "{replicated}";
-    case Kind::manual:
-      return "{manual}";
-    case Kind::unreduced:
-      return "{unreduced}";
-    case Kind::maximal:
-      return concat_text("{maximal device=", devices[0], "}");
-    case Kind::tiled:
-      break;
-  }
-  std::string out = "{devices=[";
-  for (std::size_t dim = 0; dim < tile.size(); ++dim) out += concat_text(dim ? "," : "", tile[dim]);
-  out += "]";
-  if (form == HloForm::iota && devices.is_counter())
-    out += concat_text("<=", devices.counter_text());
-  else
-    out += devices.list_text();
-  if (subgroups.size() == 1 && subgroups[0] == Subgroup::replicated) {
-    out += " last_tile_dim_replicate";
-  } else if (!subgroups.empty()) {
-    out += " last_tile_dims={";
-    for (std::size_t i = 0; i < subgroups.size(); ++i) out += concat_text(i ? ", " : "", detail::name_of(subgroups[i]));
-    out += "}";
-  }
-  return out + "}";
-}
-
-/// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; empty is unannotated.
-/// Errors: `sharding_string` for anything else, and for tiles that their devices don't fill.
-constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
-
-/// The tile assignment of a sharding, canonical: the mesh transposed to the axes of the dims, then unreduced axes,
-/// then the rest, which replicate. HLO has no word for the kind of reduction.
-constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
-  HloSharding out;
-  out.kind = HloSharding::Kind::tiled;
-  int axes[max_axes]{};  // of the transposed mesh, major first
-  std::int64_t sizes[max_axes]{};
-  std::size_t count = 0;
-  for (int axis = 0; axis < mesh.rank(); ++axis) sizes[axis] = mesh.axis_size(axis);
-  for (int dim = 0; dim < sharding.rank; ++dim) {
-    for (std::uint8_t axis : sharding.dims[dim]) axes[count++] = axis;
-    out.tile.push_back(shard_count(sharding, mesh, dim));
-  }
-  const auto add_subgroup = [&](HloSharding::Subgroup subgroup, unsigned mask) {
-    out.subgroups.push_back(subgroup);
-    out.tile.push_back(1);
-    for (int axis = 0; axis < mesh.rank(); ++axis) {
-      if (!(mask >> axis & 1)) continue;
-      axes[count++] = axis;
-      out.tile.back() *= mesh.axis_size(axis);
-    }
-  };
-  if (sharding.unreduced != 0) add_subgroup(HloSharding::Subgroup::unreduced, sharding.unreduced);
-  add_subgroup(HloSharding::Subgroup::replicated, ~unsigned{sharding.used_axes()});
-  const DeviceOrder order = mesh.order().empty() ? DeviceOrder::range(mesh.size()) : mesh.order();
-  out.devices = order.transposed(sizes, axes, count);
-  return out.canonical();
-}
-
-/// The indices that a device holds under an HLO sharding: all where it does not tile, none beside the one device of a
-/// maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
-constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
-  Box box{Shape(shape.size(), 0), shape};
-  if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
-  if (sharding.kind != HloSharding::Kind::tiled) return box;
-  if (sharding.rank() != shape.size())
-    fail(errc::rank_mismatch, "[hlo] rank: a shape of rank ", shape.size(), " and a tile of rank ", sharding.rank());
-  const std::int64_t position = sharding.devices.position_of(device);
-  if (position == sharding.devices.size())
-    fail(errc::mesh_devices, "[hlo] device: ", device, " is not one of the ", sharding.devices.size(), " devices");
-  std::int64_t tile = position / (sharding.devices.size() / sharding.tile_count());
-  for (std::size_t dim = shape.size(); dim-- > 0; tile /= sharding.tile[dim]) {
-    const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
-    const std::int64_t begin = tile % sharding.tile[dim] * chunk;
-    box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
-  }
-  return box;
-}
-
-/// Which replica of its shard a device holds: 0 where each device has a tile of its own, the place in the group of
-/// replicas where there are groups, the device's id where all hold everything.
-constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
-  using Kind = HloSharding::Kind;
-  const HloSharding one = sharding.canonical();
-  if (one.kind == Kind::replicated || one.kind == Kind::unannotated) return device;
-  if (one.kind != Kind::tiled || one.subgroups.empty() || one.subgroups.back() != HloSharding::Subgroup::replicated)
-    return 0;
-  return one.devices.position_of(device) % one.tile.back();
-}
-
-/// Whether two shardings, on whatever meshes, put the same part of a tensor on each device, still to be reduced alike.
-constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
-  if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
-  const HloSharding one = hlo_sharding(a, mesh_a);
-  if (!(one == hlo_sharding(b, mesh_b))) return false;
-  return one.type() != ShardingType::unreduced || a.reduction == b.reduction;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/mesh/picture_grid.hpp
-
-#ifndef TESSERA_MESH_PICTURE_GRID_HPP
-#define TESSERA_MESH_PICTURE_GRID_HPP
-
-namespace tessera {
-
-/// How a picture of a sharding looks. What is longer than its limit is shown by its beginning and its end.
-struct PictureOptions {
-  std::string_view device_kind = "CPU";
-  bool color = false;    ///< ANSI colors in text; an SVG always has colors
-  int max_rows = 16;     ///< of a table
-  int max_columns = 16;  ///< of a table
-  int max_planes = 4;    ///< tables, one for each shard of the dims past the second
-  int max_ids = 16;      ///< device ids in a cell
-};
-
-namespace detail {
-
-/// The cells of a picture: the shards of the first two dims, a plane for each shard of the others.
-class PictureGrid {
- public:
-  PictureGrid(const HloSharding& sharding, std::int64_t device_count, const PictureOptions& options)
-      : options_(options) {
-    const HloSharding one = sharding.canonical();
-    using Kind = HloSharding::Kind;
-    devices_ = one.kind == Kind::tiled || one.kind == Kind::maximal ? one.devices : DeviceOrder::range(device_count);
-    if (one.kind == Kind::manual) role_ = " manual";
-    if (one.kind == Kind::unreduced) role_ = " unreduced";
-    if (one.kind == Kind::tiled) {
-      for (std::size_t dim = 0; dim < one.rank(); ++dim) tile_.push_back(one.tile[dim]);
-      for (HloSharding::Subgroup group : one.subgroups)
-        if (group != HloSharding::Subgroup::replicated) role_ += concat_text(" ", name_of(group));
-    }
-    group_ = devices_.size() / one.tile_count();
-    if (one.kind != Kind::tiled) group_ = devices_.size();
-    devices_ = devices_.ascending_in_groups(group_);
-  }
-
-  /// One dim is one row.
-  std::int64_t rows() const { return tile_.size() < 2 ? 1 : tile_[0]; }
-  std::int64_t columns() const { return tile_.empty() ? 1 : tile_.size() < 2 ? tile_[0] : tile_[1]; }
-  std::int64_t planes() const {
-    std::int64_t count = 1;
-    for (std::size_t dim = 2; dim < tile_.size(); ++dim) count *= tile_[dim];
-    return count;
-  }
-  std::int64_t device_count() const { return devices_.size(); }
-  /// The dim that the columns, or the rows, are cut from; -1 for none.
-  int column_dim() const { return static_cast<int>(tile_.size() < 2 ? tile_.size() : 2) - 1; }
-  int row_dim() const { return tile_.size() < 2 ? -1 : 0; }
-
-  std::vector<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
-  std::vector<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
-  std::vector<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
-  bool is_summary() const {
-    return rows() > limit(options_.max_rows) || columns() > limit(options_.max_columns) ||
-           planes() > limit(options_.max_planes);
-  }
-
-  std::int64_t shard(std::int64_t plane, std::int64_t row, std::int64_t column) const {
-    return (row * columns() + column) * planes() + plane;
-  }
-  /// "CPU 3", "CPU [0, 1]", "CPU [0, 1, 2, …, 99]".
-  std::string label(std::int64_t shard) const {
-    const std::int64_t begin = shard * group_;
-    if (group_ == 1) return concat_text(options_.device_kind, " ", devices_[begin], role_);
-    std::string ids;
-    for (std::int64_t i : shown(group_, options_.max_ids)) {
-      if (!ids.empty()) ids += ", ";
-      ids += i < 0 ? std::string("…") : std::to_string(devices_[begin + i]);
-    }
-    return concat_text(options_.device_kind, " [", ids, "]", role_);
-  }
-  /// "dim 2: shard 1 of 4", or "dims 2, 3: shard (1, 0) of (4, 2)".
-  std::string plane_title(std::int64_t plane) const {
-    std::string dims, at, of;
-    for (std::size_t dim = tile_.size(); dim-- > 2; plane /= tile_[dim]) {
-      const char* comma = dims.empty() ? "" : ", ";
-      dims = concat_text(dim, comma, dims);
-      at = concat_text(plane % tile_[dim], comma, at);
-      of = concat_text(tile_[dim], comma, of);
-    }
-    if (tile_.size() == 3) return concat_text("dim ", dims, ": shard ", at, " of ", of);
-    return concat_text("dims ", dims, ": shard (", at, ") of (", of, ")");
-  }
-  /// "100 x 1000 shards on 100000 devices".
-  std::string summary() const {
-    std::string out;
-    for (std::int64_t size : tile_) out += concat_text(out.empty() ? "" : " x ", size);
-    return concat_text(out, " shards on ", device_count(), " devices");
-  }
-
- private:
-  static std::int64_t limit(int given) { return given < 3 ? 3 : given; }
-  /// 0, 1, ..., with -1 for what is left out.
-  static std::vector<std::int64_t> shown(std::int64_t count, int given) {
-    std::vector<std::int64_t> places;
-    for (std::int64_t i = 0; i < count && i < limit(given); ++i) places.push_back(i);
-    if (count > limit(given)) {
-      places[places.size() - 2] = -1;
-      places.back() = count - 1;
-    }
-    return places;
-  }
-
-  PictureOptions options_;
-  std::vector<std::int64_t> tile_;
-  DeviceOrder devices_;
-  std::int64_t group_ = 1;  // devices in a cell
-  std::string role_;
-};
-
-/// A light color for each shard, apart from those next to it: red, green, blue from 0 to 255.
-struct Color {
-  int red, green, blue;
-};
-inline Color color_of(std::int64_t shard) {
-  constexpr Color colors[] = {{158, 202, 225}, {253, 208, 162}, {161, 217, 155}, {218, 178, 255},
-                              {252, 187, 161}, {199, 233, 192}, {255, 237, 160}, {188, 220, 244},
-                              {250, 196, 220}, {204, 235, 197}, {222, 203, 228}, {229, 216, 189}};
-  return colors[static_cast<std::size_t>(shard) % std::size(colors)];
-}
-
-}  // namespace detail
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/mesh/picture.hpp
-
-#ifndef TESSERA_MESH_PICTURE_HPP
-#define TESSERA_MESH_PICTURE_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Columns that a text of narrow UTF-8 characters takes.
-inline std::size_t width_of(std::string_view text) {
-  std::size_t width = 0;
-  for (char c : text) width += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  return width;
-}
-
-/// One table; a cell is a text and the shard that colors it, or -1.
-struct TextTable {
-  struct Cell {
-    std::string text;
-    std::int64_t shard;
-  };
-  std::vector<Cell> cells;
-  std::size_t columns = 1;
-
-  std::string draw(bool color) const {
-    std::vector<std::size_t> widths(columns, 0);
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      if (const std::size_t width = width_of(cells[i].text); width > widths[i % columns]) widths[i % columns] = width;
-    std::string out;
-    const auto rule = [&](const char* left, const char* middle, const char* right) {
-      for (std::size_t column = 0; column < columns; ++column) {
-        out += column ? middle : left;
-        for (std::size_t i = 0; i < widths[column] + 2; ++i) out += "─";
-      }
-      out += concat_text(right, "\n");
-    };
-    rule("┌", "┬", "┐");
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const std::size_t column = i % columns;
-      if (i > 0 && column == 0) rule("├", "┼", "┤");
-      const std::string text =
-          concat_text(" ", cells[i].text, std::string(widths[column] - width_of(cells[i].text) + 1, ' '));
-      out += "│";
-      if (color && cells[i].shard >= 0) {
-        const Color c = color_of(cells[i].shard);
-        out += concat_text("\x1b[30;48;2;", c.red, ";", c.green, ";", c.blue, "m", text, "\x1b[0m");
-      } else {
-        out += text;
-      }
-      if (column + 1 == columns) out += "│\n";
-    }
-    rule("└", "┴", "┘");
-    return out;
-  }
-};
-
-inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
-  TextTable table;
-  const std::vector<std::int64_t> columns = grid.shown_columns();
-  table.columns = columns.size();
-  for (std::int64_t row : grid.shown_rows())
-    for (std::int64_t column : columns) {
-      if (row >= 0 && column >= 0) {
-        const std::int64_t shard = grid.shard(plane, row, column);
-        table.cells.push_back({grid.label(shard), shard});
-      } else {
-        table.cells.push_back({row < 0 && column < 0 ? "⋱" : row < 0 ? "⋮" : "…", -1});
-      }
-    }
-  return table;
-}
-
-}  // namespace detail
-
-/// Draws which devices hold which shard, as a table of the first two dims; one dim is one row. Devices in one cell hold
-/// replicas of it. Where later dims are split, there is a titled table for each of their shards. `device_count` matters
-/// where the sharding names no devices. What is manual or unreduced says so. Large meshes are summarized.
-///
-///     ┌────────────┬────────────┐
-///     │ CPU [0, 1] │ CPU [2, 3] │
-///     └────────────┴────────────┘
-inline std::string visualize_sharding(const HloSharding& sharding, std::int64_t device_count,
-                                      const PictureOptions& options) {
-  const detail::PictureGrid grid(sharding, device_count, options);
-  std::string out;
-  for (std::int64_t plane : grid.shown_planes()) {
-    if (plane < 0) {
-      out += "…\n";
-      continue;
-    }
-    if (grid.planes() > 1) out += grid.plane_title(plane) + "\n";
-    out += detail::plane_table(grid, plane).draw(options.color);
-  }
-  if (grid.is_summary()) out += grid.summary() + "\n";
-  return out;
-}
-inline std::string visualize_sharding(const HloSharding& sharding, std::int64_t device_count,
-                                      std::string_view device_kind = "CPU") {
-  return visualize_sharding(sharding, device_count, PictureOptions{.device_kind = device_kind});
-}
-inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh, const PictureOptions& options) {
-  return visualize_sharding(hlo_sharding(sharding, mesh), mesh.size(), options);
-}
-inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh,
-                                      std::string_view device_kind = "CPU") {
-  return visualize_sharding(sharding, mesh, PictureOptions{.device_kind = device_kind});
 }
 
 }  // namespace tessera
@@ -24453,6 +25130,62 @@ template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current())
 
 #endif
 
+// ---- tessera/tensor/global_mesh.hpp
+
+#ifndef TESSERA_TENSOR_GLOBAL_MESH_HPP
+#define TESSERA_TENSOR_GLOBAL_MESH_HPP
+
+namespace tessera {
+
+namespace detail {
+struct GlobalMesh {
+  std::mutex mutex;
+  std::optional<Mesh> mesh;
+
+  static GlobalMesh& instance() {
+    static GlobalMesh global;
+    return global;
+  }
+  std::optional<Mesh> exchange(std::optional<Mesh> next) {
+    const std::lock_guard lock(mutex);
+    return std::exchange(mesh, std::move(next));
+  }
+};
+}  // namespace detail
+
+/// Sets the mesh of this process. All threads see it; a later call replaces it.
+inline void set_global_mesh(const Mesh& mesh) { detail::GlobalMesh::instance().exchange(mesh); }
+inline void clear_global_mesh() { detail::GlobalMesh::instance().exchange({}); }
+inline bool has_global_mesh() {
+  auto& global = detail::GlobalMesh::instance();
+  const std::lock_guard lock(global.mutex);
+  return global.mesh.has_value();
+}
+/// The mesh that was set last; `mesh_devices` where there is none.
+inline Mesh global_mesh() {
+  auto& global = detail::GlobalMesh::instance();
+  const std::lock_guard lock(global.mutex);
+  if (!global.mesh)
+    fail(errc::mesh_devices, "[global_mesh] set: there is none yet; call ts::set_global_mesh(mesh) first");
+  return *global.mesh;
+}
+
+/// Sets the mesh of this process until the end of a scope, then what was there before.
+class GlobalMeshScope {
+ public:
+  explicit GlobalMeshScope(const Mesh& mesh) : before_(detail::GlobalMesh::instance().exchange(mesh)) {}
+  ~GlobalMeshScope() { detail::GlobalMesh::instance().exchange(before_); }
+  GlobalMeshScope(const GlobalMeshScope&) = delete;
+  GlobalMeshScope& operator=(const GlobalMeshScope&) = delete;
+
+ private:
+  std::optional<Mesh> before_;
+};
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/tensor/host.hpp
 
 #ifndef TESSERA_TENSOR_HOST_HPP
@@ -24815,6 +25548,29 @@ void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards,
                        std::source_location at = std::source_location::current()) {
   const TensorStorage& storage = storage_of(x);
   x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/visualize.hpp
+
+#ifndef TESSERA_TENSOR_VISUALIZE_HPP
+#define TESSERA_TENSOR_VISUALIZE_HPP
+
+namespace tessera {
+
+/// Draws which devices hold which part of a tensor, as visualize_sharding does.
+template <class T, int Rank>
+std::string visualize_tensor_sharding(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
+  return visualize_sharding(sharding(x), mesh(x), options);
+}
+
+/// The same as an SVG document, with the indices of each shard.
+template <class T, int Rank>
+std::string tensor_sharding_svg(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
+  return sharding_svg(shape(x), sharding(x), mesh(x), options);
 }
 
 }  // namespace tessera

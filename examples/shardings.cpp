@@ -1,0 +1,102 @@
+// Meshes, specs, shardings and pictures: the code of docs/spmd.md, whose blocks of output are what this prints.
+
+#include <cstdint>
+#include <iostream>
+
+#include <tessera/mesh/hybrid_mesh.hpp>
+#include <tessera/mesh/make_mesh.hpp>
+#include <tessera/mesh/shardy.hpp>
+#include <tessera/mesh/svg.hpp>
+#include <tessera/static.hpp>
+
+namespace ts = tessera;
+
+constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
+
+static_assert(mesh.size() == 8 && mesh.axis_size(mesh.axis_index("model")) == 4);
+static_assert(mesh.device_at({1, 2}) == 6);
+static_assert(mesh.coordinates_of(6) == ts::Coordinates{1, 2});
+
+constexpr ts::Sharding rows = ts::resolve({"data"}, mesh, 2);
+constexpr ts::Sharding tiles = ts::resolve({"data", "model"}, mesh, 2);
+constexpr ts::Sharding merged = ts::resolve({ts::none, {"model", "data"}}, mesh, 2);
+
+void meshes() {
+  std::cout << mesh.text() << " " << ts::logical_mesh_text(mesh) << "\n";
+
+  const ts::Mesh snake({{"x", 2}, {"y", 2}}, {0, 1, 3, 2});  // its own order of devices
+  std::cout << snake.text() << " " << ts::logical_mesh_text(snake) << "\n";
+
+  const ts::Mesh plain = ts::unnamed_mesh({2, 4});  // axes are called 0 and 1
+  const ts::Mesh line = ts::mesh_1d(8, "data");
+  std::cout << plain.text() << " " << line.text() << " " << (ts::parse_mesh("data=8") == line) << "\n";
+}
+
+void parts() {
+  const ts::SubMesh model = mesh["model"];
+  std::cout << model.devices().list_text() << "\n";                // with device 0
+  std::cout << model.containing(5).devices().list_text() << "\n";  // with device 5
+  std::cout << mesh[{"model", "data"}].mesh().text() << "\n";
+}
+
+void hybrid() {
+  const ts::Mesh pods =
+      ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}}, ts::Torus{{2, 2, 1}, 2});
+  std::cout << pods.text() << " " << ts::logical_mesh_text(pods) << "\n";
+}
+
+void specs() {
+  for (const char* spec : {"{data,model}", "{data,-}", "{-,(model,data)}", "{}"})
+    std::cout << spec << " is " << ts::hlo_sharding(ts::resolve(ts::parse_spec(spec), mesh, 2), mesh).text() << "\n";
+  try {
+    ts::resolve({"data", "modle"}, mesh, 2);
+  } catch (const ts::error& e) {
+    std::cout << e.what() << "\n";
+  }
+}
+
+void boxes() {
+  const ts::Shape shape{5, 8};
+  for (int device : {0, 3, 4}) {
+    const ts::Box box = ts::device_box(shape, rows, mesh, device);
+    std::cout << "device " << device << ": rows " << box.begin[0] << " to " << box.end[0] << ", replica "
+              << ts::replica_id(mesh, rows, device) << "\n";
+  }
+  const ts::ElementPlace place = ts::locate({3, 7}, shape, tiles, mesh);
+  std::cout << "element 3,7 is element " << place.index[0] << "," << place.index[1] << " of shard " << place.shard
+            << "\n";
+}
+
+void strings() {
+  const ts::HloSharding hlo = ts::hlo_sharding(rows, mesh);
+  std::cout << hlo.text() << "\n" << hlo.text(ts::HloForm::v1) << "\n" << ts::name_of(hlo.type()) << "\n";
+  std::cout << ts::shardy_text(rows, mesh) << "\n" << ts::shardy_mesh_text(mesh) << "\n";
+
+  const auto other = ts::parse_hlo_sharding("{devices=[2,1,4]3,2,1,0,7,6,5,4 last_tile_dim_replicate}");
+  std::cout << (other == hlo) << "\n";  // the same groups of replicas
+}
+
+void pictures() {
+  std::cout << ts::visualize_sharding(tiles, mesh);
+  std::cout << ts::visualize_sharding(merged, mesh, {.device_kind = "TPU", .max_columns = 4});
+}
+
+void large() {
+  constexpr ts::Mesh pod({{"data", 1000}, {"model", 100}});
+  constexpr ts::Sharding weights = ts::resolve({"model", "data"}, pod, 2);
+  static_assert(ts::hlo_sharding(weights, pod).devices.size() == 100'000);
+  static_assert(ts::device_box({8192, 8192}, weights, pod, 54'321).begin == ts::Shape{1722, 4887});
+  std::cout << ts::hlo_sharding(weights, pod).text() << "\n";
+  std::cout << ts::visualize_sharding(weights, pod, {.max_rows = 3, .max_columns = 4});
+}
+
+int main() {
+  meshes();
+  parts();
+  hybrid();
+  specs();
+  boxes();
+  strings();
+  pictures();
+  large();
+}

@@ -1,0 +1,247 @@
+#ifndef TESSERA_MESH_HYBRID_MESH_HPP
+#define TESSERA_MESH_HYBRID_MESH_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/device_order.hpp>
+#include <tessera/mesh/mesh.hpp>
+
+namespace tessera {
+
+/// Most dims of the network inside a slice, such as x, y, z and the core of a chip.
+inline constexpr int max_torus_dims = 4;
+
+/// Where a device is: its slice, and its place in the torus of the slice.
+struct DevicePlace {
+  InlineVector<std::int32_t, max_torus_dims> coordinates;
+  std::int32_t slice = 0;
+};
+
+/// Slices of one shape whose devices are numbered slice by slice, and in a slice with the first dim fastest, as TPUs
+/// number them. `{{2, 2, 1}, 2}` is two slices of 2x2x1.
+struct Torus {
+  InlineVector<std::int32_t, max_torus_dims> dims;
+  std::int32_t slices = 1;
+};
+
+/// Shapes of a hybrid mesh, one entry an axis, least talkative axis first: `inner` is laid on the fast network of each
+/// slice (ICI), `outer` over the slices (DCN). Without names the axes are 0, 1, ...
+struct HybridShape {
+  std::vector<std::int32_t> inner;
+  std::vector<std::int32_t> outer{};
+  std::vector<Name> axes{};
+};
+
+namespace detail {
+
+inline std::string product_text(const std::int32_t* sizes, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += concat_text(i ? "x" : "", sizes[i]);
+  return out;
+}
+
+/// For each axis of `shape`, last first, the dims of the torus that it is laid on: as many as possible whose sizes
+/// multiply to the axis, and of those the first. This is the assignment of JAX's mesh_utils.
+inline std::vector<std::vector<int>> lay_on_torus(const std::vector<std::int32_t>& shape,
+                                                  const InlineVector<std::int32_t, max_torus_dims>& dims) {
+  std::vector<std::vector<int>> laid(shape.size());
+  const auto rank = static_cast<unsigned>(dims.size());
+  unsigned taken = 0;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    unsigned best = 0;
+    int most = 0;
+    for (unsigned mask = 1; mask < 1u << rank; ++mask) {
+      if (mask & taken) continue;
+      std::int64_t product = 1;
+      int count = 0;
+      unsigned order =
+          0;  // dims first to last, major first: the set that comes first among those of its size is largest
+      for (unsigned dim = 0; dim < rank; ++dim) {
+        order = order << 1 | (mask >> dim & 1);
+        if (!(mask >> dim & 1)) continue;
+        product *= dims[dim];
+        ++count;
+      }
+      unsigned best_order = 0;
+      for (unsigned dim = 0; dim < rank; ++dim) best_order = best_order << 1 | (best >> dim & 1);
+      if (product != shape[axis] || count > 3) continue;
+      if (count > most || (count == most && order > best_order)) {
+        best = mask;
+        most = count;
+      }
+    }
+    if (most == 0 && shape[axis] > 1)
+      fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", axis, " of size ", shape[axis],
+           ": no free dims of the torus ", product_text(dims.data(), dims.size()),
+           " multiply to it; axes are laid out last first");
+    taken |= best;
+    for (unsigned dim = 0; dim < rank; ++dim)
+      if (best >> dim & 1) laid[axis].push_back(static_cast<int>(dim));
+  }
+  return laid;
+}
+
+/// The shape with its checks: outer of ones where it is left out. Gives the sizes of the whole mesh.
+inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice) {
+  if (shape.outer.empty()) shape.outer.assign(shape.inner.size(), 1);
+  if (shape.inner.size() != shape.outer.size())
+    fail(errc::mesh_axis, "[hybrid_mesh] one inner and one outer size an axis: ", shape.inner.size(), " and ",
+         shape.outer.size());
+  if (!shape.axes.empty() && shape.axes.size() != shape.inner.size())
+    fail(errc::mesh_axis, "[hybrid_mesh] one name an axis: ", shape.axes.size(), " names for ", shape.inner.size(),
+         " axes");
+  AxisTable axes;
+  std::int64_t inner = 1, outer = 1;
+  for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
+    if (shape.inner[axis] < 1 || shape.outer[axis] < 1)
+      fail(errc::mesh_axis, "[hybrid_mesh] axis size at least 1: axis ", axis, " has ", shape.inner[axis],
+           " inside and ", shape.outer[axis], " outside");
+    inner *= shape.inner[axis];
+    outer *= shape.outer[axis];
+    const std::int64_t size = std::int64_t{shape.inner[axis]} * shape.outer[axis];
+    if (inner > INT32_MAX || outer > INT32_MAX || size > INT32_MAX)
+      fail(errc::mesh_devices, "[hybrid_mesh] device count: more than ", INT32_MAX, " devices");
+    axes.push_back(
+        {shape.axes.empty() ? name_of_index(static_cast<int>(axis)) : shape.axes[axis], static_cast<int>(size)});
+  }
+  if (slices == 1 && outer > 1)
+    fail(errc::mesh_devices, "[hybrid_mesh] outer shape: ", product_text(shape.outer.data(), shape.outer.size()),
+         " for devices of a single slice");
+  if (inner != devices_in_slice)
+    fail(errc::mesh_devices, "[hybrid_mesh] devices of a slice: ", devices_in_slice, " for an inner shape of ",
+         product_text(shape.inner.data(), shape.inner.size()));
+  if (outer != slices)
+    fail(errc::mesh_devices, "[hybrid_mesh] slices: ", slices, " for an outer shape of ",
+         product_text(shape.outer.data(), shape.outer.size()));
+  return axes;
+}
+
+}  // namespace detail
+
+/// A mesh over slices of devices with a fast network inside each and a slow one between them: each axis goes over the
+/// slices first, then over dims of the torus, so that the last axes get the fastest links. Device ids are not laid
+/// row-major. The shape is the product of inner and outer shape, axis by axis. Takes neither time nor memory per
+/// device. Errors: `mesh_devices` for an outer shape of a single slice, for devices or slices that are not as many as
+/// the shapes say, and for an axis that no dims of the torus make up; `mesh_axis` for shapes and names that don't
+/// match.
+///
+///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
+///                                           ts::Torus{{2, 2, 1}, 2});
+inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
+  std::int64_t in_slice = 1;
+  for (std::int32_t dim : torus.dims) {
+    if (dim < 1 || dim > INT32_MAX / in_slice)
+      fail(errc::mesh_devices, "[hybrid_mesh] torus: ", detail::product_text(torus.dims.data(), torus.dims.size()));
+    in_slice *= dim;
+  }
+  if (torus.slices < 1 || torus.slices > INT32_MAX / in_slice)
+    fail(errc::mesh_devices, "[hybrid_mesh] slices: ", torus.slices);
+  const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice);
+  const auto laid = detail::lay_on_torus(shape.inner, torus.dims);
+  DigitList digits;
+  std::int64_t slices = torus.slices;
+  for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
+    slices /= shape.outer[axis];
+    if (shape.outer[axis] > 1) digits.push_back({shape.outer[axis], static_cast<std::int32_t>(slices * in_slice)});
+    for (int dim : laid[axis]) {
+      std::int32_t stride = 1;
+      for (int faster = 0; faster < dim; ++faster) stride *= torus.dims[static_cast<std::size_t>(faster)];
+      const std::int32_t size = torus.dims[static_cast<std::size_t>(dim)];
+      if (size > 1) digits.push_back({size, stride});
+    }
+  }
+  return Mesh(axes, DeviceOrder::of_digits(digits));
+}
+
+/// The same for devices at explicit places, in the order of their ids. Slices may be numbered and placed anyhow, as
+/// long as each is a full box of the same shape. Errors: also `mesh_devices` for two devices at one place, and for a
+/// slice that is not a full box.
+inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devices) {
+  if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] devices: none");
+  const std::size_t rank = devices[0].coordinates.size();
+  struct Slice {
+    std::int32_t index;
+    InlineVector<std::int32_t, max_torus_dims> low, high;
+    std::vector<std::int32_t> ids;  // row-major over the box
+  };
+  std::vector<Slice> slices;  // ascending
+  for (const DevicePlace& device : devices) {
+    if (device.coordinates.size() != rank)
+      fail(errc::mesh_devices, "[hybrid_mesh] coordinates: ", device.coordinates.size(), " and ", rank,
+           " of two devices");
+    std::size_t at = 0;
+    while (at < slices.size() && slices[at].index < device.slice) ++at;
+    if (at == slices.size() || slices[at].index != device.slice)
+      slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(at),
+                    Slice{device.slice, device.coordinates, device.coordinates, {}});
+    for (std::size_t dim = 0; dim < rank; ++dim) {
+      const std::int32_t place = device.coordinates[dim];
+      if (place < slices[at].low[dim]) slices[at].low[dim] = place;
+      if (place > slices[at].high[dim]) slices[at].high[dim] = place;
+    }
+  }
+  InlineVector<std::int32_t, max_torus_dims> dims;
+  std::int64_t in_slice = 1;
+  for (std::size_t dim = 0; dim < rank; ++dim) {
+    const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
+    if (size > static_cast<std::int64_t>(devices.size()))
+      fail(errc::mesh_devices, "[hybrid_mesh] full slices: slice ", slices[0].index, " spans ", size, " places in dim ",
+           dim, " with ", devices.size(), " devices");
+    dims.push_back(static_cast<std::int32_t>(size));
+    in_slice *= size;
+  }
+  for (Slice& slice : slices) {
+    for (std::size_t dim = 0; dim < rank; ++dim)
+      if (std::int64_t{slice.high[dim]} - slice.low[dim] + 1 != dims[dim])
+        fail(errc::mesh_devices, "[hybrid_mesh] slices of one shape: slice ", slice.index, " is not ",
+             detail::product_text(dims.data(), rank), " like slice ", slices[0].index);
+    if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices.size()))
+      fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices.size(), " devices for ", slices.size(),
+           " slices of ", detail::product_text(dims.data(), rank));
+    slice.ids.assign(static_cast<std::size_t>(in_slice), -1);
+  }
+  for (std::size_t id = 0; id < devices.size(); ++id) {
+    std::size_t at = 0;
+    while (slices[at].index != devices[id].slice) ++at;
+    std::int64_t place = 0;
+    for (std::size_t dim = 0; dim < rank; ++dim)
+      place = place * dims[dim] + (devices[id].coordinates[dim] - slices[at].low[dim]);
+    std::int32_t& held = slices[at].ids[static_cast<std::size_t>(place)];
+    if (held >= 0)
+      fail(errc::mesh_devices, "[hybrid_mesh] one device a place: ", held, " and ", id, " of slice ", slices[at].index);
+    held = static_cast<std::int32_t>(id);
+  }
+  const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
+  const auto laid = detail::lay_on_torus(shape.inner, dims);
+
+  // The order on a row-major torus, whose positions then stand for ids.
+  std::vector<std::int32_t> ids(devices.size());
+  for (std::size_t position = 0; position < ids.size(); ++position) {
+    auto rest = static_cast<std::int64_t>(position);
+    std::int64_t slice = 0, slice_stride = 1, place = 0;
+    for (std::size_t axis = shape.inner.size(); axis-- > 0;) {
+      for (std::size_t i = laid[axis].size(); i-- > 0;) {
+        const auto dim = static_cast<std::size_t>(laid[axis][i]);
+        std::int64_t stride = 1;
+        for (std::size_t minor = dim + 1; minor < rank; ++minor) stride *= dims[minor];
+        place += rest % dims[dim] * stride;
+        rest /= dims[dim];
+      }
+      slice += rest % shape.outer[axis] * slice_stride;
+      rest /= shape.outer[axis];
+      slice_stride *= shape.outer[axis];
+    }
+    ids[position] = slices[static_cast<std::size_t>(slice)].ids[static_cast<std::size_t>(place)];
+  }
+  return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,60 @@
+#ifndef TESSERA_TENSOR_GLOBAL_MESH_HPP
+#define TESSERA_TENSOR_GLOBAL_MESH_HPP
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <tessera/base/error.hpp>
+#include <tessera/mesh/mesh.hpp>
+
+namespace tessera {
+
+namespace detail {
+struct GlobalMesh {
+  std::mutex mutex;
+  std::optional<Mesh> mesh;
+
+  static GlobalMesh& instance() {
+    static GlobalMesh global;
+    return global;
+  }
+  std::optional<Mesh> exchange(std::optional<Mesh> next) {
+    const std::lock_guard lock(mutex);
+    return std::exchange(mesh, std::move(next));
+  }
+};
+}  // namespace detail
+
+/// Sets the mesh of this process. All threads see it; a later call replaces it.
+inline void set_global_mesh(const Mesh& mesh) { detail::GlobalMesh::instance().exchange(mesh); }
+inline void clear_global_mesh() { detail::GlobalMesh::instance().exchange({}); }
+inline bool has_global_mesh() {
+  auto& global = detail::GlobalMesh::instance();
+  const std::lock_guard lock(global.mutex);
+  return global.mesh.has_value();
+}
+/// The mesh that was set last; `mesh_devices` where there is none.
+inline Mesh global_mesh() {
+  auto& global = detail::GlobalMesh::instance();
+  const std::lock_guard lock(global.mutex);
+  if (!global.mesh)
+    fail(errc::mesh_devices, "[global_mesh] set: there is none yet; call ts::set_global_mesh(mesh) first");
+  return *global.mesh;
+}
+
+/// Sets the mesh of this process until the end of a scope, then what was there before.
+class GlobalMeshScope {
+ public:
+  explicit GlobalMeshScope(const Mesh& mesh) : before_(detail::GlobalMesh::instance().exchange(mesh)) {}
+  ~GlobalMeshScope() { detail::GlobalMesh::instance().exchange(before_); }
+  GlobalMeshScope(const GlobalMeshScope&) = delete;
+  GlobalMeshScope& operator=(const GlobalMeshScope&) = delete;
+
+ private:
+  std::optional<Mesh> before_;
+};
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,27 @@
+#ifndef TESSERA_TENSOR_VISUALIZE_HPP
+#define TESSERA_TENSOR_VISUALIZE_HPP
+
+#include <string>
+
+#include <tessera/graph/expr.hpp>
+#include <tessera/mesh/picture.hpp>
+#include <tessera/mesh/svg.hpp>
+#include <tessera/tensor/storage_of.hpp>
+
+namespace tessera {
+
+/// Draws which devices hold which part of a tensor, as visualize_sharding does.
+template <class T, int Rank>
+std::string visualize_tensor_sharding(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
+  return visualize_sharding(sharding(x), mesh(x), options);
+}
+
+/// The same as an SVG document, with the indices of each shard.
+template <class T, int Rank>
+std::string tensor_sharding_svg(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
+  return sharding_svg(shape(x), sharding(x), mesh(x), options);
+}
+
+}  // namespace tessera
+
+#endif
