@@ -52,16 +52,18 @@ std::string layout_text(const Options& o) {
 }
 std::string model_text(const Options& o, const Gpt& model) {
   return ts::concat_text(grouped(ts::nn::parameter_count(model)), " parameters: ", o.layers, " layers, dim ", o.dim,
-                         ", ", o.heads, " heads, context ", o.context);
+                         ", ", o.heads, " heads, context ", o.context,
+                         o.dtype == ts::DType::bf16 ? ", computed in bf16" : "");
 }
 
 /// Plans a step, which runs nothing, and tells what it holds and sends.
+template <ts::Element T>
 void print_plan(const Options& o, const Training& training, const auto& inputs, const auto& targets) {
   const auto start = std::chrono::steady_clock::now();
-  const ts::Plan& plan = train_step.plan(training.model, training.state, inputs, targets, training.config);
+  const ts::Plan& plan = train_step<T>.plan(training.model, training.state, inputs, targets, training.config);
   const double seconds = seconds_since(start);
   if (o.explain) {
-    const std::string text = train_step.explain(training.model, training.state, inputs, targets, training.config);
+    const std::string text = train_step<T>.explain(training.model, training.state, inputs, targets, training.config);
     std::printf("\n%s\n", text.c_str());
   }
 
@@ -80,7 +82,8 @@ void print_plan(const Options& o, const Training& training, const auto& inputs, 
   std::printf("\n");
 }
 
-/// Trains until the last step or Ctrl-C. Returns the loss of each step.
+/// Trains until the last step or Ctrl-C, computing in T. Returns the loss of each step.
+template <ts::Element T>
 std::vector<double> train(const Options& o, Training& training, const Batches& batches, const ts::nn::Layout& layout,
                           CsvLog csv) {
   const std::int64_t tokens = std::int64_t{o.batch} * o.context;
@@ -92,12 +95,12 @@ std::vector<double> train(const Options& o, Training& training, const Batches& b
   for (int step = 1; step <= o.steps && !Interrupt::requested; ++step) {
     const Batch batch = batches(step);
     const auto inputs = on_mesh(batch.inputs), targets = on_mesh(batch.targets);
-    if (step == 1) print_plan(o, training, inputs, targets);
+    if (step == 1) print_plan<T>(o, training, inputs, targets);
 
     const auto start = std::chrono::steady_clock::now();
     training.config.adamw.learning_rate = ts::optim::warmup_cosine(step - 1, o.warmup, o.steps, o.lr, o.lr / 10);
     auto [model, state, loss] =
-        train_step(std::move(training.model), std::move(training.state), inputs, targets, training.config);
+        train_step<T>(std::move(training.model), std::move(training.state), inputs, targets, training.config);
     training.model = std::move(model);
     training.state = std::move(state);
     const double seconds = seconds_since(start);
@@ -144,7 +147,9 @@ void run(const Options& o) {
             layout_text(o) + ": " + counted(o.mesh.size(), "device") + " on " + counted(ts::parallelism(), "thread"));
 
   Interrupt::arm();
-  const std::vector<double> losses = train(o, training, batches, layout, std::move(csv));
+  const std::vector<double> losses = o.dtype == ts::DType::bf16
+                                         ? train<ts::bf16>(o, training, batches, layout, std::move(csv))
+                                         : train<float>(o, training, batches, layout, std::move(csv));
   if (Interrupt::requested) std::printf("stopped after step %zu\n", losses.size());
   svg.write(LossChart("Training loss: " + layout_text(o), model_text(o, training.model)).svg(losses));
 

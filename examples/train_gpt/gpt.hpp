@@ -20,9 +20,9 @@ struct Gpt {
 
   static constexpr std::array field_names{"characters", "positions", "blocks", "norm", "head"};
 
-  /// Characters [B, T] to logits of the next character, [B, T, V].
-  constexpr auto operator()(const auto& tokens) const {
-    const auto x = blocks(positions(characters(tokens)));  // [B, T, D]
+  /// Characters [B, T] to logits of the next character, [B, T, V], computed in T: float or bf16.
+  template <ts::Element T = float> constexpr auto logits(const auto& tokens) const {
+    const auto x = blocks(ts::cast<T>(positions(characters(tokens))));  // [B, T, D]
     return head(norm(x));
   }
 };
@@ -62,9 +62,13 @@ struct TrainConfig {
   ts::Scalar clip;
 };
 
-/// One step of training: (model, state, loss) after a batch of inputs and targets, [B, T] each.
+/// One step of training: (model, state, loss) after a batch of inputs and targets, [B, T] each. Activations are T;
+/// parameters, their gradients, the loss and the optimizer are f32.
+template <ts::Element T>
 inline constexpr auto train_step = ts::compile([](auto model, auto state, auto inputs, auto targets, auto config) {
-  const auto loss_of = [](const auto& m, const auto& x, const auto& t) { return ts::cross_entropy(m(x), t); };
+  const auto loss_of = [](const auto& m, const auto& x, const auto& t) {
+    return ts::cross_entropy(m.template logits<T>(x), t);
+  };
   const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, inputs, targets);
   const auto [clipped, norm] = ts::clip_by_global_norm(gradient, config.clip);
   const auto [next, next_state] = ts::adamw(model, clipped, state, config.adamw);
@@ -72,7 +76,7 @@ inline constexpr auto train_step = ts::compile([](auto model, auto state, auto i
 });
 
 /// Logits of the character after each position.
-inline constexpr auto predict = ts::compile([](auto model, auto tokens) { return model(tokens); });
+inline constexpr auto predict = ts::compile([](auto model, auto tokens) { return model.logits(tokens); });
 
 }  // namespace train_gpt
 

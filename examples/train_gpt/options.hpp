@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/mesh/mesh.hpp>
 
@@ -44,7 +45,8 @@ struct Options {
   std::uint64_t seed = 1;
   StrategyInfo strategy = strategies[0];
   ts::Mesh mesh;
-  int threads = 0;  ///< 0: those the machine has
+  ts::DType dtype = ts::DType::f32;  ///< of activations: f32 or bf16
+  int threads = 0;                   ///< 0: those the machine has
   std::string csv, svg;
   bool explain = false;
   int sample = 200;
@@ -128,7 +130,7 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   using detail::whole;
   constexpr int large = 1'000'000, huge = 1'000'000'000;
   Options o;
-  std::string mesh, strategy;
+  std::string mesh, strategy, dtype = "f32";
 
   CLI::App app{
       "Trains a character-level GPT on text files, sharded over a mesh of virtual devices, and writes some text\n"
@@ -170,6 +172,8 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   number("--lr", o.lr, between(1e-12, 100, "a number above 0, at most 100"), "Highest learning rate");
   number("--clip", o.clip, between(1e-12, 1e12, "a number above 0"), "Largest norm of the gradient");
 
+  word("--dtype", dtype, "TYPE", "Of activations: f32, or bf16 with parameters in f32");
+
   section("Layout");
   word("--strategy", strategy, "NAME", "single, dp, fsdp, tp or fsdp+tp; default: all axes of the mesh");
   word("--mesh", mesh, "MESH", "Devices by axis, like data=2,model=2; default: the strategy's");
@@ -195,6 +199,10 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
     ts::fail(ts::errc::option, e.what(), "; see --help");
   }
 
+  if (dtype == "bf16")
+    o.dtype = ts::DType::bf16;
+  else if (dtype != "f32")
+    ts::fail(ts::errc::option, "--dtype: '", dtype, "' is none of f32, bf16");
   if (!strategy.empty()) o.strategy = detail::strategy_named(strategy);
   if (!mesh.empty()) o.mesh = detail::mesh_from(mesh);
   if (mesh.empty())

@@ -5945,6 +5945,31 @@ template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at =
 
 #endif
 
+// ---- tessera/nn/mixed.hpp
+
+#ifndef TESSERA_NN_MIXED_HPP
+#define TESSERA_NN_MIXED_HPP
+
+// Layers compute in the element type of what they are given. Given bf16 they keep their parameters in f32: products
+// take them rounded to bf16, sums, norms and gradients of parameters are f32.
+namespace tessera::nn::detail {
+
+/// Whether a layer with parameters of type T is given bf16.
+template <class X, class T>
+inline constexpr bool is_mixed_v = std::is_same_v<typename typed_of<X>::type, bf16> && std::is_same_v<T, float>;
+
+/// A parameter as it meets x.
+template <class X, class Parameter> constexpr auto as_met_by(const Parameter& parameter, Here at) {
+  if constexpr (is_mixed_v<X, typename Parameter::element>)
+    return cast<bf16>(parameter, at);
+  else
+    return parameter;
+}
+
+}  // namespace tessera::nn::detail
+
+#endif
+
 // ---- tessera/ops/einsum.hpp
 
 #ifndef TESSERA_OPS_EINSUM_HPP
@@ -8189,15 +8214,19 @@ namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. Communication: with the weight split along `in`,
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. Of bf16 the result is bf16: the weight is rounded,
+/// sums and bias are f32. Communication: with the weight split along `in`,
 /// the sum of the parts of the result.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
 
   static constexpr std::array field_names{"weight", "bias"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return call<AddTag>(Source::from(at), matmul(x, weight, at), bias);
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    if constexpr (detail::is_mixed_v<X, T>)
+      return cast<bf16>(call<AddTag>(Source::from(at), matmul<float>(x, cast<bf16>(weight, at), at), bias), at);
+    else
+      return call<AddTag>(Source::from(at), matmul(x, weight, at), bias);
   }
 };
 
@@ -8205,7 +8234,9 @@ template <Element T> struct Linear<T, false> {
   ShardedTensor<T, 2> weight;
 
   static constexpr std::array field_names{"weight"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const { return matmul(x, weight, at); }
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return matmul(x, detail::as_met_by<X>(weight, at), at);
+  }
 };
 
 /// Normal weights of the given deviation, and a bias of zeros.
@@ -9041,8 +9072,9 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
 template <class X, class... Parameters> struct NormResult : X {
   static_assert(floating_v<X> && X::rank >= 1,
                 "tessera: a norm takes float, double or bf16 tensors with at least one dim");
-  static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
-                "tessera: gain and bias of a norm are vectors of the element type of the tensor");
+  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
+  static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
 };
 
 struct LayerNormTag {
@@ -9364,8 +9396,8 @@ template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 
   static constexpr std::array field_names{"table"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return call<AddTag>(Source::from(at), x, slice<0>(table, 0, extent<-2>(x, at), at));
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
   }
 };
 

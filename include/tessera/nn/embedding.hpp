@@ -7,6 +7,7 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/expr.hpp>
 #include <tessera/nn/layout.hpp>
+#include <tessera/nn/mixed.hpp>
 #include <tessera/ops/indexing.hpp>
 #include <tessera/ops/slicing.hpp>
 #include <tessera/tensor/random.hpp>
@@ -28,8 +29,8 @@ template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 
   static constexpr std::array field_names{"table"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return call<AddTag>(Source::from(at), x, slice<0>(table, 0, extent<-2>(x, at), at));
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
   }
 };
 

@@ -7,6 +7,7 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/expr.hpp>
 #include <tessera/nn/layout.hpp>
+#include <tessera/nn/mixed.hpp>
 #include <tessera/ops/einsum.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/random.hpp>
@@ -15,15 +16,19 @@ namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. Communication: with the weight split along `in`,
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. Of bf16 the result is bf16: the weight is rounded,
+/// sums and bias are f32. Communication: with the weight split along `in`,
 /// the sum of the parts of the result.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
 
   static constexpr std::array field_names{"weight", "bias"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return call<AddTag>(Source::from(at), matmul(x, weight, at), bias);
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    if constexpr (detail::is_mixed_v<X, T>)
+      return cast<bf16>(call<AddTag>(Source::from(at), matmul<float>(x, cast<bf16>(weight, at), at), bias), at);
+    else
+      return call<AddTag>(Source::from(at), matmul(x, weight, at), bias);
   }
 };
 
@@ -31,7 +36,9 @@ template <Element T> struct Linear<T, false> {
   ShardedTensor<T, 2> weight;
 
   static constexpr std::array field_names{"weight"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const { return matmul(x, weight, at); }
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return matmul(x, detail::as_met_by<X>(weight, at), at);
+  }
 };
 
 /// Normal weights of the given deviation, and a bias of zeros.

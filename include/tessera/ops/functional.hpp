@@ -69,8 +69,9 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
 template <class X, class... Parameters> struct NormResult : X {
   static_assert(floating_v<X> && X::rank >= 1,
                 "tessera: a norm takes float, double or bf16 tensors with at least one dim");
-  static_assert(((std::is_same_v<typename Parameters::type, typename X::type> && Parameters::rank == 1) && ...),
-                "tessera: gain and bias of a norm are vectors of the element type of the tensor");
+  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
+  static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
 };
 
 struct LayerNormTag {

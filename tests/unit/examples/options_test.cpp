@@ -34,6 +34,12 @@ void expect_words(std::initializer_list<const char*> arguments, std::initializer
   for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " lacks " << word;
 }
 
+TEST(Options, TheElementTypeIsF32OrBf16) {
+  EXPECT_EQ(parsed({})->dtype, ts::DType::f32);
+  EXPECT_EQ(parsed({"--dtype", "bf16"})->dtype, ts::DType::bf16);
+  expect_words({"--dtype=f16"}, {"--dtype", "'f16'", "f32, bf16"});
+}
+
 TEST(Options, AreReadWithEqualsAndWithSpace) {
   const auto o = parsed({"--text", "a.txt", "--text=b.txt", "--dim=96", "--heads", "3", "--lr", "1e-4", "--seed",
                          "18446744073709551615", "--prompt=--x", "--explain", "--temperature", "0"});

@@ -1,0 +1,28 @@
+#ifndef TESSERA_NN_MIXED_HPP
+#define TESSERA_NN_MIXED_HPP
+
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/graph/operand.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+// Layers compute in the element type of what they are given. Given bf16 they keep their parameters in f32: products
+// take them rounded to bf16, sums, norms and gradients of parameters are f32.
+namespace tessera::nn::detail {
+
+/// Whether a layer with parameters of type T is given bf16.
+template <class X, class T>
+inline constexpr bool is_mixed_v = std::is_same_v<typename typed_of<X>::type, bf16> && std::is_same_v<T, float>;
+
+/// A parameter as it meets x.
+template <class X, class Parameter> constexpr auto as_met_by(const Parameter& parameter, Here at) {
+  if constexpr (is_mixed_v<X, typename Parameter::element>)
+    return cast<bf16>(parameter, at);
+  else
+    return parameter;
+}
+
+}  // namespace tessera::nn::detail
+
+#endif
