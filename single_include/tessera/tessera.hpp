@@ -10657,8 +10657,9 @@ struct PartList {
 
 namespace tessera {
 
-/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has.
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice };
+/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
+/// broadcasts; they are there to be called.
+enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
 
 inline constexpr Collective all_reduce = Collective::all_reduce;
 inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
@@ -10666,7 +10667,8 @@ inline constexpr Collective all_gather = Collective::all_gather;
 inline constexpr Collective all_to_all = Collective::all_to_all;
 
 constexpr std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "slice"};
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                        "permute",    "slice",          "broadcast"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -15340,6 +15342,7 @@ constexpr std::int64_t ring_bytes(Collective kind, std::int64_t payload, std::in
     case Collective::all_to_all:
       return (share(n - 1) + n - 1) / n;
     case Collective::permute:
+    case Collective::broadcast:
       return payload;
     case Collective::slice:
       return 0;

@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-/// How the parts of a Partial placement combine.
-enum class ReduceOp : std::uint8_t { sum, avg, min, max, product };
+/// How values of several devices become one. Bitwise ones are for integers and bools, and for no Partial placement.
+enum class ReduceOp : std::uint8_t { sum, avg, min, max, product, bit_and, bit_or };
 
 constexpr std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view names[] = {"sum", "avg", "min", "max", "product"};
+  constexpr std::string_view names[] = {"sum", "avg", "min", "max", "product", "bit_and", "bit_or"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -79,6 +79,8 @@ constexpr Placements normalized(Placements placements, const Mesh& mesh, int ran
       p.dim = static_cast<std::int8_t>(dim);
     }
     if (!p.is_partial()) continue;
+    if (p.op == ReduceOp::bit_and || p.op == ReduceOp::bit_or)
+      fail(errc::unsupported, "[", op, "] partial values of sums, averages, extremes or products: ", text(placements));
     const bool is_extreme = p.op == ReduceOp::min || p.op == ReduceOp::max;
     if (extreme && is_extreme && p.op != extreme_op) linear = true;
     if (is_extreme) extreme_op = p.op;

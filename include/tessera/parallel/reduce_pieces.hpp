@@ -2,6 +2,7 @@
 #define TESSERA_PARALLEL_REDUCE_PIECES_HPP
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,12 @@ template <class T> T combine(ReduceOp op, T a, T b) {
       return b > a || b != b ? b : a;
     case ReduceOp::product:
       return static_cast<T>(a * b);
+    case ReduceOp::bit_and:
+    case ReduceOp::bit_or:
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(op == ReduceOp::bit_and ? a & b : a | b);
+      else
+        return a;  // refused before
     default:
       return static_cast<T>(a + b);
   }

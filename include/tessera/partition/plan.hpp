@@ -14,8 +14,9 @@
 
 namespace tessera {
 
-/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has.
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice };
+/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
+/// broadcasts; they are there to be called.
+enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
 
 inline constexpr Collective all_reduce = Collective::all_reduce;
 inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
@@ -23,7 +24,8 @@ inline constexpr Collective all_gather = Collective::all_gather;
 inline constexpr Collective all_to_all = Collective::all_to_all;
 
 constexpr std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "slice"};
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                        "permute",    "slice",          "broadcast"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -46,6 +46,7 @@ constexpr std::int64_t ring_bytes(Collective kind, std::int64_t payload, std::in
     case Collective::all_to_all:
       return (share(n - 1) + n - 1) / n;
     case Collective::permute:
+    case Collective::broadcast:
       return payload;
     case Collective::slice:
       return 0;

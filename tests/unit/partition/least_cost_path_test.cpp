@@ -106,6 +106,8 @@ class Walk {
         case Collective::permute:
           if (!whole) return false;
           break;
+        case Collective::broadcast:
+          return false;
         case Collective::slice:
           if (!(ts::intersect(before, after) == after)) return false;
           break;

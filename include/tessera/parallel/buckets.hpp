@@ -1,0 +1,135 @@
+#ifndef TESSERA_PARALLEL_BUCKETS_HPP
+#define TESSERA_PARALLEL_BUCKETS_HPP
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include <tessera/parallel/collectives.hpp>
+
+namespace tessera::collective {
+
+/// Bytes of arrays that are communicated together, unless one array alone has more.
+inline constexpr std::int64_t default_bucket_bytes = std::int64_t{160} << 20;
+
+/// The elements of each device's array as one dim, without a copy: arrays of several ranks can share a bucket.
+template <class T, int Rank> LocalTensor<T, 1> flattened(const LocalTensor<T, Rank>& x) {
+  return LocalTensor<T, 1>(x.mesh(), [&](int device) {
+    return LocalArray<T, 1>{{volume(x.shape(device))}, x[device].data, x[device].owner};
+  });
+}
+
+namespace detail {
+
+/// Runs of a list that fit a bucket: where each begins, and the end.
+template <class T, int Rank>
+std::vector<std::size_t> bucket_bounds(const std::vector<LocalTensor<T, Rank>>& list, std::int64_t most) {
+  std::vector<std::size_t> bounds{0};
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!(list[i].mesh() == list[0].mesh()))
+      fail(errc::mesh_mismatch, "[bucket] one mesh: ", list[i].mesh().text(), " and ", list[0].mesh().text());
+    const std::int64_t own = largest_bytes(list[i]);
+    if (i > bounds.back() && bytes + own > most) {
+      bounds.push_back(i);
+      bytes = 0;
+    }
+    bytes += own;
+  }
+  bounds.push_back(list.size());
+  return bounds;
+}
+
+/// One array a device of all arrays of a bucket, one after another.
+template <class T, int Rank>
+LocalTensor<T, 1> packed(const std::vector<LocalTensor<T, Rank>>& list, std::size_t begin, std::size_t end) {
+  return LocalTensor<T, 1>(list[begin].mesh(), [&](int device) {
+    std::int64_t count = 0;
+    for (std::size_t i = begin; i < end; ++i) count += volume(list[i].shape(device));
+    auto [piece, out] = LocalTensor<T, 1>::allocate({count});
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto values = list[i].values(device);
+      out = std::copy(values.begin(), values.end(), out);
+    }
+    return piece;
+  });
+}
+
+}  // namespace detail
+
+/// all_reduce of each item of a list, in place, as few collectives as buckets of `bucket_bytes` allow. The results
+/// share the memory of their bucket.
+template <class T, int Rank>
+void all_reduce_bucketed(std::vector<LocalTensor<T, Rank>>& list, ReduceOp op = ReduceOp::sum,
+                         const DeviceGroups& groups = {}, double scale = 1,
+                         std::int64_t bucket_bytes = default_bucket_bytes,
+                         std::source_location at = std::source_location::current()) {
+  if (list.empty()) return;
+  const std::vector<std::size_t> bounds = detail::bucket_bounds(list, bucket_bytes);
+  for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
+    // Packed arrays of one length may still be of different shapes.
+    for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i)
+      for (const auto& group : groups.on(list[i].mesh(), "all_reduce"))
+        detail::require_one_shape(list[i], group, "all_reduce");
+    const LocalTensor<T, 1> total = all_reduce(detail::packed(list, bounds[b], bounds[b + 1]), op, groups, scale, at);
+    std::vector<std::int64_t> offset(static_cast<std::size_t>(total.size()), 0);
+    for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i)
+      list[i] = LocalTensor<T, Rank>(total.mesh(), [&](int device) {
+        const Shape shape = list[i].shape(device);
+        std::int64_t& from = offset[static_cast<std::size_t>(device)];
+        const LocalArray<T, Rank> piece{shape, total[device].data + from, total[device].owner};
+        from += volume(shape);
+        return piece;
+      });
+  }
+}
+
+/// all_gather along dim 0 of each item of a list, as few collectives as buckets of `bucket_bytes` allow.
+template <class T, int Rank>
+std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTensor<T, Rank>>& list,
+                                                      const DeviceGroups& groups = {},
+                                                      std::int64_t bucket_bytes = default_bucket_bytes,
+                                                      std::source_location at = std::source_location::current()) {
+  static_assert(Rank > 0, "tessera: arrays without dims can't be gathered along one");
+  std::vector<LocalTensor<T, Rank>> gathered;
+  if (list.empty()) return gathered;
+  const std::vector<std::size_t> bounds = detail::bucket_bounds(list, bucket_bytes);
+  const detail::Lists lists = groups.on(list[0].mesh(), "all_gather");
+  for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
+    const LocalTensor<T, 1> all = all_gather(detail::packed(list, bounds[b], bounds[b + 1]), 0, groups, at);
+    for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i) {
+      std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(all.size()));
+      for (const auto& group : lists) {
+        // What a member gave lies after what the members before it gave; item i after the items before it.
+        Shape shape = list[i].shape(group[0]);
+        shape[0] = 0;
+        for (const int device : group) {
+          Shape own = list[i].shape(device);
+          shape[0] += own[0];
+          own[0] = list[i].shape(group[0])[0];
+          if (!(own == list[i].shape(group[0])))
+            fail(errc::shape_mismatch,
+                 "[all_gather] extents of other dims: ", shape_text(dtype_v<T>, list[i].shape(group[0])), " and ",
+                 shape_text(dtype_v<T>, list[i].shape(device)));
+        }
+        auto [piece, out] = LocalTensor<T, Rank>::allocate(shape);
+        const T* from = all[group[0]].data;
+        for (const int device : group)
+          for (std::size_t k = bounds[b]; k < bounds[b + 1]; ++k) {
+            const std::int64_t count = volume(list[k].shape(device));
+            if (k == i) out = std::copy(from, from + count, out);
+            from += count;
+          }
+        for (const int device : group) made[static_cast<std::size_t>(device)] = piece;
+      }
+      gathered.push_back(detail::assemble(all.mesh(), made));
+    }
+  }
+  return gathered;
+}
+
+}  // namespace tessera::collective
+
+#endif

@@ -1,0 +1,284 @@
+#ifndef TESSERA_PARALLEL_COLLECTIVES_HPP
+#define TESSERA_PARALLEL_COLLECTIVES_HPP
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/parallel/device_groups.hpp>
+#include <tessera/parallel/reduce_pieces.hpp>
+#include <tessera/partition/reshard_path.hpp>
+#include <tessera/runtime/collectives.hpp>
+#include <tessera/runtime/communication.hpp>
+#include <tessera/runtime/team.hpp>
+#include <tessera/tensor/local_tensor.hpp>
+
+/// Collectives on arrays that each device has for itself. They return new arrays; devices that end with equal values
+/// share one. A CommunicationScope counts them, and what a scope forbids throws `policy` before anything has run.
+/// Errors of all of them: those of DeviceGroups; `shape_mismatch` for arrays of a group whose shapes don't fit;
+/// `dim_range`.
+namespace tessera::collective {
+
+namespace detail {
+
+using Lists = std::vector<std::vector<int>>;
+
+/// Counts one collective, by the largest group member's bytes. `payload` is V, as CollectiveInfo has it.
+inline void count(const Mesh& mesh, Collective kind, DType dtype, const DeviceGroups& groups, std::size_t members,
+                  std::int64_t payload, std::source_location at) {
+  CommunicationScope* const scope = CommunicationScope::innermost();
+  if (scope == nullptr) return;
+  CollectiveInfo made;
+  made.kind = kind;
+  made.axes = static_cast<std::uint16_t>(groups.axes(mesh));
+  made.dtype = dtype;
+  made.payload_bytes = payload;
+  made.wire_bytes = ring_bytes(kind, payload, static_cast<std::int64_t>(members));
+  made.source = Source::from(at);
+  made.why = "asked for";
+  scope->permit([&](auto&& f) { f(made, 1); }, [](const CollectiveInfo&) {});
+  scope->add(mesh, made);
+}
+
+template <class T, int Rank> std::int64_t largest_bytes(const LocalTensor<T, Rank>& x) {
+  std::int64_t most = 0;
+  for (int device = 0; device < x.size(); ++device) most = std::max(most, volume(x.shape(device)));
+  return most * static_cast<std::int64_t>(sizeof(T));
+}
+
+template <class T, int Rank>
+void require_one_shape(const LocalTensor<T, Rank>& x, const std::vector<int>& group, std::string_view op) {
+  for (const int device : group)
+    if (!(x.shape(device) == x.shape(group[0])))
+      fail(errc::shape_mismatch, "[", op, "] one shape in a group: ", shape_text(dtype_v<T>, x.shape(group[0])),
+           " on device ", group[0], ", ", shape_text(dtype_v<T>, x.shape(device)), " on device ", device);
+}
+inline std::size_t checked_dim(int dim, int rank, std::string_view op) {
+  if (dim < -rank || dim >= rank) fail(errc::dim_range, "[", op, "] dim: ", dim, " of arrays of rank ", rank);
+  return static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
+}
+
+template <class T> runtime::Part part_of(const T* data, const Shape& shape) {
+  return {const_cast<std::remove_const_t<T>*>(data), shape};
+}
+
+/// The arrays of all devices, each made in its group.
+template <class T, int Rank> LocalTensor<T, Rank> assemble(const Mesh& mesh, std::vector<LocalArray<T, Rank>>& pieces) {
+  return LocalTensor<T, Rank>(mesh, [&](int device) { return std::move(pieces[static_cast<std::size_t>(device)]); });
+}
+
+/// The reduction of a group's arrays, in the order of its members.
+template <class T, int Rank>
+LocalArray<T, Rank> reduce(const LocalTensor<T, Rank>& x, const std::vector<int>& group, ReduceOp op, double scale) {
+  auto [piece, out] = LocalTensor<T, Rank>::allocate(x.shape(group[0]));
+  const std::int64_t n = volume(piece.shape);
+  const bool averages = op == ReduceOp::avg;
+  parallel_for((n + 4095) / 4096, Cost::bytes(4096.0 * sizeof(T) * static_cast<double>(group.size() + 1)),
+               [&, to = out](std::int64_t block) {
+                 const std::int64_t begin = block * 4096, end = std::min(n, begin + 4096);
+                 const T* first = x[group[0]].data;
+                 for (std::int64_t i = begin; i < end; ++i) to[i] = first[i];
+                 for (std::size_t k = 1; k < group.size(); ++k) {
+                   const T* from = x[group[k]].data;
+                   for (std::int64_t i = begin; i < end; ++i) to[i] = tessera::detail::combine(op, to[i], from[i]);
+                 }
+                 if (averages)
+                   for (std::int64_t i = begin; i < end; ++i)
+                     to[i] = static_cast<T>(to[i] / static_cast<T>(group.size()));
+                 if (scale != 1)
+                   for (std::int64_t i = begin; i < end; ++i)
+                     to[i] = static_cast<T>(static_cast<double>(to[i]) * scale);
+               });
+  return piece;
+}
+
+template <class T> void require_reducible(ReduceOp op, std::string_view name) {
+  const bool bits = op == ReduceOp::bit_and || op == ReduceOp::bit_or;
+  if ((bits && std::is_floating_point_v<T>) ||
+      (!bits && op != ReduceOp::min && op != ReduceOp::max && std::is_same_v<T, bool>))
+    fail(errc::dtype_mismatch, "[", name, "] dtype: ", tessera::name_of(dtype_v<T>), " has no ", tessera::name_of(op));
+}
+
+}  // namespace detail
+
+/// Each device of a group gets the reduction of their arrays, in the order of the members, times `scale`.
+/// Errors: `dtype_mismatch` for a reduction that the element type lacks.
+/// Communication: 2(n-1)/n V on rings of n.
+template <class T, int Rank>
+LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = ReduceOp::sum,
+                                const DeviceGroups& groups = {}, double scale = 1,
+                                std::source_location at = std::source_location::current()) {
+  detail::require_reducible<T>(op, "all_reduce");
+  const detail::Lists lists = groups.on(x.mesh(), "all_reduce");
+  for (const auto& group : lists) detail::require_one_shape(x, group, "all_reduce");
+  detail::count(x.mesh(), Collective::all_reduce, dtype_v<T>, groups, lists[0].size(), detail::largest_bytes(x), at);
+  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
+  for (const auto& group : lists) {
+    const LocalArray<T, Rank> total = detail::reduce(x, group, op, scale);
+    for (const int device : group) made[static_cast<std::size_t>(device)] = total;
+  }
+  return detail::assemble(x.mesh(), made);
+}
+
+/// Each device of a group gets their arrays joined along a dim, in the order of the members. Extents along it may
+/// differ. Communication: (n-1)/n V, V the joined array.
+template <class T, int Rank>
+LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const DeviceGroups& groups = {},
+                                std::source_location at = std::source_location::current()) {
+  const std::size_t d = detail::checked_dim(dim, Rank, "all_gather");
+  const detail::Lists lists = groups.on(x.mesh(), "all_gather");
+  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
+  std::vector<std::vector<runtime::Part>> ins, outs;
+  std::int64_t payload = 0;
+  for (const auto& group : lists) {
+    Shape whole = x.shape(group[0]);
+    whole[d] = 0;
+    std::vector<runtime::Part> in;
+    for (const int device : group) {
+      Shape own = x.shape(device);
+      whole[d] += own[d];
+      own[d] = x.shape(group[0])[d];
+      if (!(own == x.shape(group[0])))
+        fail(errc::shape_mismatch, "[all_gather] extents of other dims: ", shape_text(dtype_v<T>, x.shape(group[0])),
+             " and ", shape_text(dtype_v<T>, x.shape(device)), " along dim ", dim);
+      in.push_back(detail::part_of(x[device].data, x.shape(device)));
+    }
+    auto [piece, out] = LocalTensor<T, Rank>::allocate(whole);
+    payload = std::max(payload, volume(whole) * static_cast<std::int64_t>(sizeof(T)));
+    ins.push_back(std::move(in));
+    outs.push_back({detail::part_of(out, whole)});
+    for (const int device : group) made[static_cast<std::size_t>(device)] = piece;
+  }
+  detail::count(x.mesh(), Collective::all_gather, dtype_v<T>, groups, lists[0].size(), payload, at);
+  std::vector<runtime::Group> parts;
+  for (std::size_t g = 0; g < lists.size(); ++g) parts.push_back({ins[g], outs[g]});
+  runtime::all_gather(dtype_v<T>, static_cast<int>(d), parts);
+  return detail::assemble(x.mesh(), made);
+}
+
+/// Each device of a group gets its chunk, of ceil(n/k), of the reduction of their arrays along a dim, times `scale`.
+/// Communication: (n-1)/n V.
+template <class T, int Rank>
+LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, ReduceOp op = ReduceOp::sum,
+                                    const DeviceGroups& groups = {}, double scale = 1,
+                                    std::source_location at = std::source_location::current()) {
+  detail::require_reducible<T>(op, "reduce_scatter");
+  const std::size_t d = detail::checked_dim(dim, Rank, "reduce_scatter");
+  const detail::Lists lists = groups.on(x.mesh(), "reduce_scatter");
+  for (const auto& group : lists) detail::require_one_shape(x, group, "reduce_scatter");
+  detail::count(x.mesh(), Collective::reduce_scatter, dtype_v<T>, groups, lists[0].size(), detail::largest_bytes(x),
+                at);
+  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
+  for (const auto& group : lists) {
+    const LocalArray<T, Rank> total = detail::reduce(x, group, op, scale);
+    const Box whole{Shape(total.shape.size(), 0), total.shape};
+    const std::int64_t n = total.shape[d], k = static_cast<std::int64_t>(group.size()), chunk = (n + k - 1) / k;
+    for (std::int64_t i = 0; i < k; ++i) {
+      Box box = whole;
+      box.begin[d] = std::min(i * chunk, n);
+      box.end[d] = std::min(box.begin[d] + chunk, n);
+      auto [piece, out] = LocalTensor<T, Rank>::allocate(extents(box));
+      tessera::detail::for_each_run(box, whole, box, [&, to = out](std::int64_t a, std::int64_t b, std::int64_t count) {
+        for (std::int64_t e = 0; e < count; ++e) to[b + e] = total.data[a + e];
+      });
+      made[static_cast<std::size_t>(group[static_cast<std::size_t>(i)])] = piece;
+    }
+  }
+  return detail::assemble(x.mesh(), made);
+}
+
+/// Splits each array along `split_dim` into a piece for each device of its group, and joins what each gets along
+/// `concat_dim`, in the order of the members. Errors: `not_divisible` when equal pieces can't be made.
+/// Communication: (n-1)/n^2 V, V the group's arrays together.
+template <class T, int Rank>
+LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, int concat_dim,
+                                const DeviceGroups& groups = {},
+                                std::source_location at = std::source_location::current()) {
+  const std::size_t split = detail::checked_dim(split_dim, Rank, "all_to_all");
+  const std::size_t concat = detail::checked_dim(concat_dim, Rank, "all_to_all");
+  const detail::Lists lists = groups.on(x.mesh(), "all_to_all");
+  const auto members = static_cast<std::int64_t>(lists[0].size());
+  for (const auto& group : lists) {
+    detail::require_one_shape(x, group, "all_to_all");
+    if (x.shape(group[0])[split] % members != 0)
+      fail(errc::not_divisible, "[all_to_all] equal pieces: ", shape_text(dtype_v<T>, x.shape(group[0])), " along dim ",
+           split_dim, " for ", members, " devices");
+  }
+  detail::count(x.mesh(), Collective::all_to_all, dtype_v<T>, groups, lists[0].size(),
+                detail::largest_bytes(x) * members, at);
+  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
+  std::vector<std::vector<runtime::Part>> ins(lists.size()), outs(lists.size());
+  for (std::size_t g = 0; g < lists.size(); ++g)
+    for (const int device : lists[g]) {
+      Shape shape = x.shape(device);
+      shape[split] /= members;
+      shape[concat] *= members;
+      auto [piece, out] = LocalTensor<T, Rank>::allocate(shape);
+      ins[g].push_back(detail::part_of(x[device].data, x.shape(device)));
+      outs[g].push_back(detail::part_of(out, shape));
+      made[static_cast<std::size_t>(device)] = piece;
+    }
+  std::vector<runtime::Group> parts;
+  for (std::size_t g = 0; g < lists.size(); ++g) parts.push_back({ins[g], outs[g]});
+  runtime::all_to_all(dtype_v<T>, static_cast<int>(split), static_cast<int>(concat), parts);
+  return detail::assemble(x.mesh(), made);
+}
+
+/// Sends arrays from device to device: pairs of a source and a destination, by id. A device that nothing is sent to
+/// gets zeros in the shape of its own array. Errors: `mesh_devices` for an id that is not there, or is sent to twice.
+/// Communication: what a device sends is its array.
+template <class T, int Rank>
+LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std::vector<std::pair<int, int>>& pairs,
+                                        std::source_location at = std::source_location::current()) {
+  std::vector<int> sender(static_cast<std::size_t>(x.size()), -1);
+  for (const auto& [source, destination] : pairs) {
+    if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size() ||
+        sender[static_cast<std::size_t>(destination)] >= 0)
+      fail(errc::mesh_devices, "[collective_permute] one sender a device: ", source, " to ", destination, " in ",
+           x.mesh().text());
+    sender[static_cast<std::size_t>(destination)] = source;
+  }
+  detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2, detail::largest_bytes(x), at);
+  return LocalTensor<T, Rank>(x.mesh(), [&](int device) {
+    if (const int from = sender[static_cast<std::size_t>(device)]; from >= 0) return x[from];
+    auto [piece, out] = LocalTensor<T, Rank>::allocate(x.shape(device));
+    for (std::int64_t i = 0; i < volume(piece.shape); ++i) out[i] = T(0);
+    return piece;
+  });
+}
+
+/// Each device of a group gets the array of its member `root`, counted from 0. Communication: V.
+/// Errors: `mesh_devices` for a member that is not there.
+template <class T, int Rank>
+LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, const DeviceGroups& groups = {},
+                               std::source_location at = std::source_location::current()) {
+  const detail::Lists lists = groups.on(x.mesh(), "broadcast");
+  if (root < 0 || static_cast<std::size_t>(root) >= lists[0].size())
+    fail(errc::mesh_devices, "[broadcast] member: ", root, " of groups of ", lists[0].size());
+  detail::count(x.mesh(), Collective::broadcast, dtype_v<T>, groups, lists[0].size(), detail::largest_bytes(x), at);
+  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
+  for (const auto& group : lists)
+    for (const int device : group) made[static_cast<std::size_t>(device)] = x[group[static_cast<std::size_t>(root)]];
+  return detail::assemble(x.mesh(), made);
+}
+
+/// One array from one device to another; all others keep theirs. Communication: as of collective_permute.
+template <class T, int Rank>
+LocalTensor<T, Rank> send_recv(const LocalTensor<T, Rank>& x, int source, int destination,
+                               std::source_location at = std::source_location::current()) {
+  if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size())
+    fail(errc::mesh_devices, "[send_recv] devices: ", source, " to ", destination, " in ", x.mesh().text());
+  detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2,
+                volume(x.shape(source)) * static_cast<std::int64_t>(sizeof(T)), at);
+  return LocalTensor<T, Rank>(x.mesh(), [&](int device) { return x[device == destination ? source : device]; });
+}
+
+}  // namespace tessera::collective
+
+#endif

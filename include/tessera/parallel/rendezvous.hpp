@@ -1,0 +1,127 @@
+#ifndef TESSERA_PARALLEL_RENDEZVOUS_HPP
+#define TESSERA_PARALLEL_RENDEZVOUS_HPP
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+
+namespace tessera {
+
+/// The processes of a job, as far as they meet on the host. A transport between processes implements it.
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+  virtual int size() const = 0;
+  virtual int rank() const = 0;
+  /// Waits until all processes are here with this tag; gives each what all of them brought, by rank.
+  /// Errors: `structure`, for all of them, when they meet under different tags.
+  virtual std::vector<std::string> rendezvous(std::string_view tag, std::string_view payload) = 0;
+};
+
+/// One process, which waits for nobody.
+class SingleProcess final : public ProcessGroup {
+ public:
+  int size() const override { return 1; }
+  int rank() const override { return 0; }
+  std::vector<std::string> rendezvous(std::string_view, std::string_view payload) override {
+    return {std::string(payload)};
+  }
+};
+
+/// Where threads that stand in for processes meet. Each has a member of its own.
+class ThreadProcesses {
+ public:
+  explicit ThreadProcesses(int size) : size_(size), payloads_(static_cast<std::size_t>(size)) {
+    if (size < 1) fail(errc::option, "[rendezvous] processes: ", size, " is below 1");
+  }
+
+  class Member final : public ProcessGroup {
+   public:
+    Member(ThreadProcesses& all, int rank) : all_(all), rank_(rank) {}
+    int size() const override { return all_.size_; }
+    int rank() const override { return rank_; }
+    std::vector<std::string> rendezvous(std::string_view tag, std::string_view payload) override {
+      return all_.meet(rank_, tag, payload);
+    }
+
+   private:
+    ThreadProcesses& all_;
+    int rank_;
+  };
+  Member member(int rank) { return Member(*this, rank); }
+
+ private:
+  int size_;
+  std::mutex mutex_;
+  std::condition_variable everybody_;
+  int here_ = 0;
+  long round_ = 0;
+  std::string tag_, other_tag_;
+  bool one_tag_ = true;
+  std::vector<std::string> payloads_, met_;
+  std::string mistake_;
+
+  std::vector<std::string> meet(int rank, std::string_view tag, std::string_view payload) {
+    std::unique_lock lock(mutex_);
+    if (here_ == 0) {
+      tag_ = tag;
+      one_tag_ = true;
+    }
+    if (tag != tag_) {
+      one_tag_ = false;
+      other_tag_ = tag;
+    }
+    payloads_[static_cast<std::size_t>(rank)] = payload;
+    const long round = round_;
+    if (++here_ == size_) {
+      here_ = 0;
+      ++round_;
+      met_ = payloads_;
+      mistake_ = one_tag_ ? std::string() : concat_text("[rendezvous] one tag: '", tag_, "' and '", other_tag_, "'");
+      everybody_.notify_all();
+    } else {
+      everybody_.wait(lock, [&] { return round_ != round; });
+    }
+    // The next round can't end before everybody has left this one, for it needs them all.
+    if (!mistake_.empty()) fail(errc::structure, mistake_);
+    return met_;
+  }
+};
+
+/// reduce(values of all processes, by rank), on every one of them.
+/// Errors: those of rendezvous.
+///
+///     const double worst = ts::mesh_reduce(processes, "loss", loss, [](const auto& all) {
+///       return *std::max_element(all.begin(), all.end());
+///     });
+template <class T, class Reduce>
+auto mesh_reduce(ProcessGroup& processes, std::string_view tag, const T& value, Reduce&& reduce) {
+  static_assert(std::is_trivially_copyable_v<T> || std::is_same_v<T, std::string>,
+                "tessera: mesh_reduce takes plain values and strings");
+  if constexpr (std::is_same_v<T, std::string>) {
+    return reduce(processes.rendezvous(tag, value));
+  } else {
+    std::vector<T> values;
+    const std::string_view bytes(reinterpret_cast<const char*>(&value), sizeof value);
+    for (const std::string& payload : processes.rendezvous(tag, bytes)) {
+      T one;
+      if (payload.size() != sizeof one)
+        fail(errc::structure, "[mesh_reduce] one type: ", payload.size(), " bytes of a process for a value of ",
+             sizeof one, " under '", tag, "'");
+      std::memcpy(&one, payload.data(), sizeof one);
+      values.push_back(one);
+    }
+    return reduce(values);
+  }
+}
+
+}  // namespace tessera
+
+#endif
