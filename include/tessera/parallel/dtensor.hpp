@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
 #include <tessera/partition/least_cost_path.hpp>
@@ -72,8 +73,8 @@ inline Placements without_fresh_partials(const Placements& from, Placements to) 
 /// The collectives that redistribute a tensor: of all ways, one that sends the fewest bytes. Going to a Partial that
 /// was none before communicates nothing of its own: the first device along the axis keeps the value. One kind of
 /// partial value becomes another as a whole one.
-inline std::vector<CollectiveInfo> redistribute_path(const Shape& shape, DType dtype, const Mesh& mesh,
-                                                     const Placements& from, const Placements& to) {
+inline Growable<CollectiveInfo> redistribute_path(const Shape& shape, DType dtype, const Mesh& mesh,
+                                                  const Placements& from, const Placements& to) {
   const int rank = static_cast<int>(shape.size());
   const Placements target = detail::without_fresh_partials(from, to);
   return least_cost_path(shape, dtype, mesh, detail::cost_sharding(from, mesh, rank),
@@ -92,7 +93,7 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
   const Placements& from = x.placements();
   if (to == from) return x;
   if (CommunicationScope* const scope = CommunicationScope::innermost()) {
-    std::vector<CollectiveInfo> path = redistribute_path(x.shape(), dtype_v<T>, mesh, from, to);
+    Growable<CollectiveInfo> path = redistribute_path(x.shape(), dtype_v<T>, mesh, from, to);
     for (CollectiveInfo& collective : path) {
       collective.source = Source::from(at);
       collective.why = "redistribute";
