@@ -129,7 +129,7 @@ std::string squeezed(const std::string& line) {
 TEST(plans_page, holds_the_lines_of_this_file) {
   const std::filesystem::path here = __FILE__;
   std::string code;
-  for (const std::string& line : lines_of(here)) code += squeezed(line) + "\n";
+  for (const std::string& line : lines_of(here)) code += squeezed(line);  // whatever lines it is broken into
   bool own = false;
   int checked = 0;
   for (const std::string& line : lines_of(here.parent_path() / "../../../docs/spmd.md")) {
