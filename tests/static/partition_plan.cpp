@@ -40,6 +40,18 @@ static_assert(plan({ts::none, "model"}, {"model"}).payload_bytes(ts::all_reduce,
 static_assert(plan(stored, stored).count(ts::all_gather) == 2);
 static_assert(plan(stored, stored).wire_bytes("model") == 0);
 
+// A plan takes no step per device: 100,000 of them, in an order of their own, are planned like eight.
+constexpr ts::Mesh pod({{"data", 1000}, {"model", 100}}, ts::DeviceOrder::of_digits({{1000, 1}, {100, 1000}}));
+constexpr bool planned_alike() {
+  constexpr std::int64_t batch = 32'000, inner = 25'600;
+  const auto x = ts::abstract<float>({batch, 64}, {"data"});
+  const auto model = ts::abstract<Mlp>({{{64, inner}, {ts::none, "model"}}, {{inner, 64}, {"model"}}});
+  const ts::Plan made = ts::plan(Gradient{}, pod, model, x, x);
+  return made.count(ts::all_reduce, "model") == 1 && made.count(ts::all_reduce, "data") == 3 &&
+         made.payload_bytes(ts::all_reduce, "data") == 2 * 64 * (inner / 100) * 4 + 4;
+}
+static_assert(planned_alike());
+
 // A stack is planned once, however deep.
 struct Layer {
   Matrix up, down;

@@ -167,6 +167,37 @@ TEST(ShardBoxTest, HoldsWhatTheDefinitionSays) {
   }
 }
 
+// All extents, axis sizes and orders that are small, against rows dealt out one by one: a shard is full before the next
+// one begins.
+TEST(ShardBoxTest, AllSmallCases) {
+  for (int x = 1; x <= 4; ++x)
+    for (int y = 1; y <= 4; ++y)
+      for (const PartitionSpec& spec : {PartitionSpec({"x"}), PartitionSpec({{"x", "y"}}), PartitionSpec({{"y", "x"}})})
+        for (std::int64_t n = 0; n <= 20; ++n) {
+          const Mesh mesh({{"x", x}, {"y", y}});
+          const Sharding sharding = resolve(spec, mesh, 1);
+          const std::int64_t shards = tessera::shard_count(sharding, mesh, 0);
+          std::int64_t chunk = 0;
+          while (chunk * shards < n) ++chunk;  // the least that holds all rows
+          std::vector<std::int64_t> begin(static_cast<std::size_t>(shards), n), end = begin;
+          for (std::int64_t row = 0, shard = 0; row < n; ++row) {
+            const auto at = static_cast<std::size_t>(shard);
+            if (begin[at] == n) begin[at] = row;
+            end[at] = row + 1;
+            if (end[at] - begin[at] == chunk) ++shard;
+          }
+          for (int i = 0; i < x; ++i)
+            for (int j = 0; j < y; ++j) {
+              const auto& axes = spec.entries[0].axes;
+              const int shard = axes.size() == 1 ? i : axes[0] == tessera::Name("x") ? i * y + j : j * x + i;
+              const Box box = tessera::shard_box({n}, sharding, mesh, {i, j});
+              ASSERT_EQ(box, (Box{{begin[static_cast<std::size_t>(shard)]}, {end[static_cast<std::size_t>(shard)]}}))
+                  << spec.text() << " of " << n << " on " << mesh.text() << " at " << i << "," << j;
+              ASSERT_EQ(tessera::device_box({n}, sharding, mesh, i * y + j), box);
+            }
+        }
+}
+
 TEST(ShardBoxTest, DistinctShardsTileTheTensor) {
   std::mt19937 random(4);
   for (int round = 0; round < 300; ++round) {
