@@ -83,6 +83,13 @@ TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More..
     return simd::fma<T>(polynomial<T>(x, more...), x, xsimd::batch<T>(c0));
 }
 
+template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
+  return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
+  return x & xsimd::batch<T>(T(-0.0));
+}
+
 /// 2^k for k in the range of normal exponents.
 template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T>& k) {
   return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
@@ -142,11 +149,28 @@ template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) 
   return scale<T>(q + Batch(T(1)), n);
 }
 
-/// exp(x) for x <= 0.
+/// exp(x) for x <= 0, of a lowest value that is normal below that.
 template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
   xsimd::batch<T> n;
-  const xsimd::batch<T> q = split_exp<T>(xsimd::max(xsimd::batch<T>(Format<T>::exp_lowest), x), n);
+  const xsimd::batch<T> q = split_exp<T>(xsimd::max(xsimd::batch<T>(Format<T>::exp_normal), x), n);
   return scale<T>(q + xsimd::batch<T>(T(1)), n);
+}
+
+/// x exp(p) for p below exp_normal and x below p / 10, or 1. An operation that makes a denormal number costs some hundred
+/// cycles, so such results are counted in units of the least one, which addition to a large number rounds to.
+TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& p) {
+  using Batch = xsimd::batch<float>;
+  const Batch most(8388608.0f);  // units in the least normal number
+  Batch n;
+  const Batch q = split_exp<float>(xsimd::max(Batch(-180.0f), p), n);
+  const Batch scaled = xsimd::max(x, Batch(-256.0f)) * (q + Batch(1.0f));
+  const Batch units = scale<float>(magnitude<float>(scaled), n + Batch(149.0f));
+  const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
+  const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
+  return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
+}
+TESSERA_INLINE xsimd::batch<double> faded(const xsimd::batch<double>& x, const xsimd::batch<double>& p) {
+  return x * exp<double>(p);
 }
 
 /// exp(x) for x <= 0, and 0 where that would be denormal: making such a number costs some hundred cycles.
@@ -195,13 +219,6 @@ template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) 
   return xsimd::select(x < Batch(T(0)), Batch(std::numeric_limits<T>::quiet_NaN()), at_zero);
 }
 
-template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
-  return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
-}
-template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
-  return x & xsimd::batch<T>(T(-0.0));
-}
-
 template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
@@ -225,7 +242,9 @@ template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x)
 template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x, const xsimd::batch<T>& p) {
   using Batch = xsimd::batch<T>;
   const Batch e = decay<T>(p | Batch(T(-0.0)));
-  return xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
+  const Batch result = xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
+  const auto fades = p < Batch(Format<T>::exp_normal);
+  return xsimd::any(fades) ? xsimd::select(fades, faded(x, p), result) : result;
 }
 
 /// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
