@@ -85,30 +85,44 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 }
 
 /// C (+)= alpha A B for one block of k. One panel of A at a time is packed, and meets all panels of B, which the
-/// second-level cache holds.
+/// second-level cache holds. Where A is contiguous along its rows a panel takes a part of a cache line at each step, so
+/// several are packed together.
 template <class T>
 void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
   constexpr std::int64_t line = 64 / sizeof(T);
   alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
-  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(kernels.a_step * g.k));
+  const bool by_steps = g.a_row == 1 && g.a_col != 1;
+  const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
+  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
   const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
   const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
   const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
 
-  // The next panel of A is fetched in as many parts as there are tiles before it is packed.
-  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : g.a_row == 1 ? g.k : 0;
+  const auto pack_from = [&](std::int64_t first) {
+    const std::int64_t steps = by_steps ? 8 : g.k;  // at a time
+    for (std::int64_t k = 0; k < g.k; k += steps)
+      for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
+        const std::int64_t i = first + j * rows;
+        // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
+        const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
+        pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
+                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step);
+      }
+  };
+
+  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where it lies along k,
+  // since its lines would push each other out of the first-level cache.
+  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t told = 0;
   const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
-  tile.a = a;
   tile.alpha = g.alpha;
   for (std::int64_t i = 0; i < g.m; i += rows) {
-    const std::int64_t height = std::min(rows, g.m - i);
-    // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial register.
-    const std::int64_t lanes = g.a_row == 1 ? std::min<std::int64_t>(kernels.a_step, g.m - i) : height;
-    pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row, g.a_row, g.a_col}, lanes, g.k, kernels.a_step, a);
+    const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
+    if (member == 0) pack_from(i);
+    tile.a = a + member * panel_size;
     const int fit = kernels.fit(height);
     const auto run = kernels.tiles[fit];
     const std::int64_t next_height = std::min(rows, g.m - i - height);
@@ -130,11 +144,7 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       }
       if (next_height > 0) {
         const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
-        if (g.a_col == 1 && to > from) {
-          *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
-        } else if (to > from) {
-          *ahead++ = {at(next_a + from * g.a_col), bytes(g.a_col), to - from};
-        }
+        if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
       }
       *ahead = {at(a), 0, -1};
 
