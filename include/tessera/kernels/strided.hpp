@@ -8,6 +8,10 @@
 #include <span>
 #include <type_traits>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
@@ -308,9 +312,30 @@ template <class F, class A, class T> void combine_block(A* block, const T* first
     block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
 }
 
+/// Asks for what lies a page ahead of a contiguous source: the processor does not look beyond a page by itself.
+template <class T> void fetch_ahead(const T* src, std::int64_t count) {
+  const auto* at = reinterpret_cast<const char*>(src) + 4096;
+  for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(sizeof(T)); i += 64) __builtin_prefetch(at + i);
+}
+
+/// Stores a block without reading the lines that it overwrites, where they aren't read soon.
+template <class T, class A> void store_block_past_caches(T* dst, const A* block, std::int64_t count) {
+  std::int64_t i = 0;
+#if defined(__SSE2__)
+  if constexpr (std::is_same_v<T, A>) {
+    constexpr std::int64_t lanes = 16 / sizeof(T);
+    if (reinterpret_cast<std::uintptr_t>(dst) % 16 == 0)
+      for (; i + lanes <= count; i += lanes)
+        _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + i)));
+  }
+#endif
+  for (; i < count; ++i) dst[i] = static_cast<T>(block[i]);
+}
+
 template <class F, class T>
 void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
-                bool accumulate) {
+                bool accumulate, bool past_caches) {
   const Loops loops = make_loops(extents, dst_strides, [&](std::size_t outer, std::size_t inner) {
     for (const StridedSource& source : sources)
       if (source.strides[outer] != source.strides[inner] * extents[inner]) return false;
@@ -330,6 +355,9 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
                begin * stride_of(source.strides, inner);
       };
+      if (past_caches)
+        for (const StridedSource& source : sources)
+          if (stride_of(source.strides, inner) == 1) fetch_ahead(at(source), count);
       std::size_t next = 0;
       if (accumulate) {
         load_block(block, static_cast<const T*>(row + begin * step), step, count);
@@ -348,31 +376,37 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
           ++next;
         }
       }
-      if (step == 1) {
+      if (step == 1 && past_caches) {
+        store_block_past_caches(row + begin, block, count);
+      } else if (step == 1) {
         for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {
         for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
       }
     }
   });
+#if defined(__SSE2__)
+  if (past_caches) _mm_sfence();
+#endif
 }
 
 }  // namespace detail
 
 /// dst[i] = sources[0][i] op sources[1][i] op ..., from left to right, in one pass; with `accumulate`, dst[i] comes
-/// first. `op` is Op::sum, Op::max or Op::min. dst may be one of the sources if the strides are equal.
+/// first. `op` is Op::sum, Op::max or Op::min. dst may be one of the sources if the strides are equal. With
+/// `past_caches` all arrays are too large for the caches: dst is written to memory, and sources are fetched ahead.
 template <class T>
 void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false) {
+                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
   if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
   switch (op) {
     case Op::sum:
-      return detail::reduce_box<detail::Sum>(dst, dst_strides, sources, extents, accumulate);
+      return detail::reduce_box<detail::Sum>(dst, dst_strides, sources, extents, accumulate, past_caches);
     case Op::max:
-      return detail::reduce_box<detail::Max>(dst, dst_strides, sources, extents, accumulate);
+      return detail::reduce_box<detail::Max>(dst, dst_strides, sources, extents, accumulate, past_caches);
     case Op::min:
-      return detail::reduce_box<detail::Min>(dst, dst_strides, sources, extents, accumulate);
+      return detail::reduce_box<detail::Min>(dst, dst_strides, sources, extents, accumulate, past_caches);
     default:
       fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
   }
@@ -383,7 +417,7 @@ void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const S
 /// @throws error (dtype_mismatch) for f16, a sum of bools, and dtypes in neither set.
 template <DTypeSet Sums = all_dtypes, DTypeSet Extremes = all_dtypes>
 void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                       const Shape& extents, bool accumulate = false) {
+                       const Shape& extents, bool accumulate = false, bool past_caches = false) {
   constexpr DTypeSet bools = set_of(DType::bool_);
   // Bytes that are bools: "or" and "and" are the larger and the smaller.
   constexpr DTypeSet compared =
@@ -400,7 +434,7 @@ void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides,
     return dispatch<static_cast<DTypeSet>(Sums & ~bools)>(
         type,
         [&]<class T>() {
-          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate);
+          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate, past_caches);
         },
         none);
   dispatch<compared>(
@@ -408,25 +442,27 @@ void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides,
       [&]<class T>() {
         const auto to = static_cast<T*>(dst);
         if (op == Op::max)
-          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate);
+          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate, past_caches);
         else
-          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate);
+          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate, past_caches);
       },
       none);
 }
 template <DTypeSet All = all_dtypes>
 void strided_reduce(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false) {
-  strided_reduce_as<All, All>(type, op, dst, dst_strides, sources, extents, accumulate);
+                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
+  strided_reduce_as<All, All>(type, op, dst, dst_strides, sources, extents, accumulate, past_caches);
 }
 
 /// For what has no partial values: it carries no code to combine them.
-inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool) {
+inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool,
+                         bool) {
   fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
 }
 
 /// How partial values are combined, as a value: a program carries the code for its own element types alone.
-using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool);
+using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+                                bool accumulate, bool past_caches);
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 

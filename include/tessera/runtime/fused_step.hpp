@@ -198,7 +198,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (sources.empty())
         fill_identity(store.dtype, store.op, to, sum.elements);
       else
-        reduce_(store.dtype, store.op, to, {1}, sources, extent, false);
+        reduce_(store.dtype, store.op, to, {1}, sources, extent, false, false);
     }
   }
 

@@ -135,6 +135,8 @@ class ReshardPlan {
   // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
   static constexpr std::int64_t quantum = std::int64_t{64} << 10;
   static constexpr std::int64_t piece_weight = 512;
+  // From so many bytes on, nothing of a run is still in the caches when it is read again.
+  static constexpr std::int64_t past_caches_from = std::int64_t{64} << 20;
   // What can't be cut along one dim into slices below this becomes several pieces.
   static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
 
@@ -255,7 +257,8 @@ class ReshardPlan {
         parts[static_cast<std::size_t>(k)] = {source(id), sources_[id].strides};
       }
       reduce_(type_, op_of(reduction_), out, to.strides,
-              std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0);
+              std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
+              bytes_ >= past_caches_from);
     }
   }
 };
