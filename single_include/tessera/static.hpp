@@ -8019,7 +8019,9 @@ struct PlanStep {
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                ///< of a repeat: its graph
+  /// A reshard that follows may be taken over: parts of the result are added up as they are made.
+  bool adds_up = false;
+  std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -11804,6 +11806,8 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
+    if (step.adds_up && s + 1 < count && plan.steps[static_cast<std::size_t>(s) + 1].kind == StepKind::reshard)
+      for (std::int32_t v : step.inputs) detail::need_value(plan, v, s + 1);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
@@ -12224,6 +12228,7 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
+    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));

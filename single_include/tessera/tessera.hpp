@@ -6190,6 +6190,10 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 #ifndef TESSERA_KERNELS_STRIDED_HPP
 #define TESSERA_KERNELS_STRIDED_HPP
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace tessera::kernels {
 
 /// Distance in elements between neighbours along each dim. Zero repeats an element, negative walks backwards.
@@ -6484,9 +6488,30 @@ template <class F, class A, class T> void combine_block(A* block, const T* first
     block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
 }
 
+/// Asks for what lies a page ahead of a contiguous source: the processor does not look beyond a page by itself.
+template <class T> void fetch_ahead(const T* src, std::int64_t count) {
+  const auto* at = reinterpret_cast<const char*>(src) + 4096;
+  for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(sizeof(T)); i += 64) __builtin_prefetch(at + i);
+}
+
+/// Stores a block without reading the lines that it overwrites, where they aren't read soon.
+template <class T, class A> void store_block_past_caches(T* dst, const A* block, std::int64_t count) {
+  std::int64_t i = 0;
+#if defined(__SSE2__)
+  if constexpr (std::is_same_v<T, A>) {
+    constexpr std::int64_t lanes = 16 / sizeof(T);
+    if (reinterpret_cast<std::uintptr_t>(dst) % 16 == 0)
+      for (; i + lanes <= count; i += lanes)
+        _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + i)));
+  }
+#endif
+  for (; i < count; ++i) dst[i] = static_cast<T>(block[i]);
+}
+
 template <class F, class T>
 void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
-                bool accumulate) {
+                bool accumulate, bool past_caches) {
   const Loops loops = make_loops(extents, dst_strides, [&](std::size_t outer, std::size_t inner) {
     for (const StridedSource& source : sources)
       if (source.strides[outer] != source.strides[inner] * extents[inner]) return false;
@@ -6506,6 +6531,9 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
                begin * stride_of(source.strides, inner);
       };
+      if (past_caches)
+        for (const StridedSource& source : sources)
+          if (stride_of(source.strides, inner) == 1) fetch_ahead(at(source), count);
       std::size_t next = 0;
       if (accumulate) {
         load_block(block, static_cast<const T*>(row + begin * step), step, count);
@@ -6524,31 +6552,37 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
           ++next;
         }
       }
-      if (step == 1) {
+      if (step == 1 && past_caches) {
+        store_block_past_caches(row + begin, block, count);
+      } else if (step == 1) {
         for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {
         for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
       }
     }
   });
+#if defined(__SSE2__)
+  if (past_caches) _mm_sfence();
+#endif
 }
 
 }  // namespace detail
 
 /// dst[i] = sources[0][i] op sources[1][i] op ..., from left to right, in one pass; with `accumulate`, dst[i] comes
-/// first. `op` is Op::sum, Op::max or Op::min. dst may be one of the sources if the strides are equal.
+/// first. `op` is Op::sum, Op::max or Op::min. dst may be one of the sources if the strides are equal. With
+/// `past_caches` all arrays are too large for the caches: dst is written to memory, and sources are fetched ahead.
 template <class T>
 void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false) {
+                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
   if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
   switch (op) {
     case Op::sum:
-      return detail::reduce_box<detail::Sum>(dst, dst_strides, sources, extents, accumulate);
+      return detail::reduce_box<detail::Sum>(dst, dst_strides, sources, extents, accumulate, past_caches);
     case Op::max:
-      return detail::reduce_box<detail::Max>(dst, dst_strides, sources, extents, accumulate);
+      return detail::reduce_box<detail::Max>(dst, dst_strides, sources, extents, accumulate, past_caches);
     case Op::min:
-      return detail::reduce_box<detail::Min>(dst, dst_strides, sources, extents, accumulate);
+      return detail::reduce_box<detail::Min>(dst, dst_strides, sources, extents, accumulate, past_caches);
     default:
       fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
   }
@@ -6559,7 +6593,7 @@ void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const S
 /// @throws error (dtype_mismatch) for f16, a sum of bools, and dtypes in neither set.
 template <DTypeSet Sums = all_dtypes, DTypeSet Extremes = all_dtypes>
 void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                       const Shape& extents, bool accumulate = false) {
+                       const Shape& extents, bool accumulate = false, bool past_caches = false) {
   constexpr DTypeSet bools = set_of(DType::bool_);
   // Bytes that are bools: "or" and "and" are the larger and the smaller.
   constexpr DTypeSet compared =
@@ -6576,7 +6610,7 @@ void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides,
     return dispatch<static_cast<DTypeSet>(Sums & ~bools)>(
         type,
         [&]<class T>() {
-          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate);
+          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate, past_caches);
         },
         none);
   dispatch<compared>(
@@ -6584,25 +6618,27 @@ void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides,
       [&]<class T>() {
         const auto to = static_cast<T*>(dst);
         if (op == Op::max)
-          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate);
+          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate, past_caches);
         else
-          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate);
+          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate, past_caches);
       },
       none);
 }
 template <DTypeSet All = all_dtypes>
 void strided_reduce(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false) {
-  strided_reduce_as<All, All>(type, op, dst, dst_strides, sources, extents, accumulate);
+                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
+  strided_reduce_as<All, All>(type, op, dst, dst_strides, sources, extents, accumulate, past_caches);
 }
 
 /// For what has no partial values: it carries no code to combine them.
-inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool) {
+inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool,
+                         bool) {
   fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
 }
 
 /// How partial values are combined, as a value: a program carries the code for its own element types alone.
-using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool);
+using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+                                bool accumulate, bool past_caches);
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 
@@ -6963,6 +6999,8 @@ class ReshardPlan {
   // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
   static constexpr std::int64_t quantum = std::int64_t{64} << 10;
   static constexpr std::int64_t piece_weight = 512;
+  // From so many bytes on, nothing of a run is still in the caches when it is read again.
+  static constexpr std::int64_t past_caches_from = std::int64_t{64} << 20;
   // What can't be cut along one dim into slices below this becomes several pieces.
   static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
 
@@ -7083,7 +7121,8 @@ class ReshardPlan {
         parts[static_cast<std::size_t>(k)] = {source(id), sources_[id].strides};
       }
       reduce_(type_, op_of(reduction_), out, to.strides,
-              std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0);
+              std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
+              bytes_ >= past_caches_from);
     }
   }
 };
@@ -10719,7 +10758,9 @@ struct PlanStep {
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                ///< of a repeat: its graph
+  /// A reshard that follows may be taken over: parts of the result are added up as they are made.
+  bool adds_up = false;
+  std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -15947,6 +15988,8 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
+    if (step.adds_up && s + 1 < count && plan.steps[static_cast<std::size_t>(s) + 1].kind == StepKind::reshard)
+      for (std::int32_t v : step.inputs) detail::need_value(plan, v, s + 1);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
@@ -16367,6 +16410,7 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
+    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));
@@ -18559,6 +18603,13 @@ TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More..
     return simd::fma<T>(polynomial<T>(x, more...), x, xsimd::batch<T>(c0));
 }
 
+template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
+  return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
+  return x & xsimd::batch<T>(T(-0.0));
+}
+
 /// 2^k for k in the range of normal exponents.
 template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T>& k) {
   return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
@@ -18618,11 +18669,28 @@ template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) 
   return scale<T>(q + Batch(T(1)), n);
 }
 
-/// exp(x) for x <= 0.
+/// exp(x) for x <= 0, of a lowest value that is normal below that.
 template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
   xsimd::batch<T> n;
-  const xsimd::batch<T> q = split_exp<T>(xsimd::max(xsimd::batch<T>(Format<T>::exp_lowest), x), n);
+  const xsimd::batch<T> q = split_exp<T>(xsimd::max(xsimd::batch<T>(Format<T>::exp_normal), x), n);
   return scale<T>(q + xsimd::batch<T>(T(1)), n);
+}
+
+/// x exp(p) for p below exp_normal and x below p / 10, or 1. An operation that makes a denormal number costs some
+/// hundred cycles, so such results are counted in units of the least one, which addition to a large number rounds to.
+TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& p) {
+  using Batch = xsimd::batch<float>;
+  const Batch most(8388608.0f);  // units in the least normal number
+  Batch n;
+  const Batch q = split_exp<float>(xsimd::max(Batch(-180.0f), p), n);
+  const Batch scaled = xsimd::max(x, Batch(-256.0f)) * (q + Batch(1.0f));
+  const Batch units = scale<float>(magnitude<float>(scaled), n + Batch(149.0f));
+  const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
+  const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
+  return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
+}
+TESSERA_INLINE xsimd::batch<double> faded(const xsimd::batch<double>& x, const xsimd::batch<double>& p) {
+  return x * exp<double>(p);
 }
 
 /// exp(x) for x <= 0, and 0 where that would be denormal: making such a number costs some hundred cycles.
@@ -18671,13 +18739,6 @@ template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) 
   return xsimd::select(x < Batch(T(0)), Batch(std::numeric_limits<T>::quiet_NaN()), at_zero);
 }
 
-template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
-  return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
-}
-template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
-  return x & xsimd::batch<T>(T(-0.0));
-}
-
 template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
@@ -18701,7 +18762,9 @@ template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x)
 template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x, const xsimd::batch<T>& p) {
   using Batch = xsimd::batch<T>;
   const Batch e = decay<T>(p | Batch(T(-0.0)));
-  return xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
+  const Batch result = xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
+  const auto fades = p < Batch(Format<T>::exp_normal);
+  return xsimd::any(fades) ? xsimd::select(fades, faded(x, p), result) : result;
 }
 
 /// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
@@ -20452,6 +20515,8 @@ class PreparedStep {
   virtual void run(Frame& frame) const = 0;
   /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
   virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
+  /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
+  virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
   /// Bytes of scratch that a run needs.
   virtual std::int64_t scratch_bytes() const { return 0; }
 };
@@ -21639,30 +21704,44 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 }
 
 /// C (+)= alpha A B for one block of k. One panel of A at a time is packed, and meets all panels of B, which the
-/// second-level cache holds.
+/// second-level cache holds. Where A is contiguous along its rows a panel takes a part of a cache line at each step, so
+/// several are packed together.
 template <class T>
 void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
   constexpr std::int64_t line = 64 / sizeof(T);
   alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
-  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(kernels.a_step * g.k));
+  const bool by_steps = g.a_row == 1 && g.a_col != 1;
+  const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
+  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
   const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
   const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
   const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
 
-  // The next panel of A is fetched in as many parts as there are tiles before it is packed.
-  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : g.a_row == 1 ? g.k : 0;
+  const auto pack_from = [&](std::int64_t first) {
+    const std::int64_t steps = by_steps ? 8 : g.k;  // at a time
+    for (std::int64_t k = 0; k < g.k; k += steps)
+      for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
+        const std::int64_t i = first + j * rows;
+        // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
+        const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
+        pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
+                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step);
+      }
+  };
+
+  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where it lies along k,
+  // since its lines would push each other out of the first-level cache.
+  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t told = 0;
   const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
-  tile.a = a;
   tile.alpha = g.alpha;
   for (std::int64_t i = 0; i < g.m; i += rows) {
-    const std::int64_t height = std::min(rows, g.m - i);
-    // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial register.
-    const std::int64_t lanes = g.a_row == 1 ? std::min<std::int64_t>(kernels.a_step, g.m - i) : height;
-    pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row, g.a_row, g.a_col}, lanes, g.k, kernels.a_step, a);
+    const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
+    if (member == 0) pack_from(i);
+    tile.a = a + member * panel_size;
     const int fit = kernels.fit(height);
     const auto run = kernels.tiles[fit];
     const std::int64_t next_height = std::min(rows, g.m - i - height);
@@ -21684,11 +21763,7 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       }
       if (next_height > 0) {
         const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
-        if (g.a_col == 1 && to > from) {
-          *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
-        } else if (to > from) {
-          *ahead++ = {at(next_a + from * g.a_col), bytes(g.a_col), to - from};
-        }
+        if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
       }
       *ahead = {at(a), 0, -1};
 
@@ -22300,7 +22375,9 @@ struct ContractionShape {
 };
 
 struct ContractionOptions {
-  int parallelism = 1;          ///< threads that will share the items
+  int parallelism = 1;  ///< threads that will share the items
+  /// Contractions like this one that read the same operand, and what was packed of it.
+  int readers_of_a = 1, readers_of_b = 1;
   bool whole_last_dim = false;  ///< every item covers all of out's last dim, for an epilogue that reduces along it
 };
 
@@ -22345,6 +22422,8 @@ class ContractionPlan {
   bool packs_first() const { return swapped_; }
   /// Whether both plans pack the same operand alike.
   bool packs_as(const ContractionPlan& other) const;
+  /// Whether both plans have the same items: they write boxes of the same place and size.
+  bool cuts_as(const ContractionPlan& other) const;
 
   /// Multiplications and additions of the whole contraction.
   double flops() const { return flops_; }
@@ -22378,6 +22457,7 @@ class ContractionPlan {
   std::size_t out_rank_ = 0;
   bool swapped_ = false;  // a and b change places so that out is contiguous along columns
   bool as_loops_ = false;
+  int readers_ = 1;        // of the right operand
   Axis loop_, row_, col_;  // out's labels: looped over, rows and columns of the matrix product
   Dim k_;                  // summed in the matrix product
   detail::ContractionDims k_loops_;
@@ -22485,6 +22565,7 @@ inline ContractionPlan::ContractionPlan(const ContractionShape& given, Contracti
     std::swap(k_.a, k_.b);
     for (detail::ContractionDim& dim : k_loops_) std::swap(dim.a, dim.b);
   }
+  readers_ = std::max(swapped_ ? options.readers_of_a : options.readers_of_b, 1);
   block(options);
 }
 
@@ -22496,7 +22577,7 @@ inline bool ContractionPlan::shares_packing() const {
   for (const Dim& dim : loop_.dims)
     if (dim.b != 0) return false;
   constexpr double worthwhile = 1 << 24;
-  return flops_ >= worthwhile && row_.blocks() * loop_.volume() >= enough_items;
+  return readers_ * flops_ >= worthwhile && readers_ * row_.blocks() * loop_.volume() >= enough_items;
 }
 
 /// What a cut into items costs, in cycles of a processor with two 512-bit units; others differ in all terms alike.
@@ -22510,7 +22591,7 @@ inline double ContractionPlan::cost_of(ContractionOptions options) const {
   const double one = rows * cols * depth * product + rows * depth * packed +
                      cols * depth * (shared ? brought : packed) + item_overhead;
   const double before = shared ? loop_overhead + static_cast<double>(col_.volume()) * depth * packed / threads : 0;
-  return before + (std::ceil(products / threads) + skew) * one;
+  return before / readers_ + (std::ceil(products / threads) + skew) * one;
 }
 
 /// Cuts the axes into blocks: no more columns than the second-level cache holds of the right operand, and else what is
@@ -22608,6 +22689,15 @@ inline bool ContractionPlan::packs_as(const ContractionPlan& other) const {
   return col_.blocks() == other.col_.blocks() && col_.block_size() == other.col_.block_size();
 }
 
+inline bool ContractionPlan::cuts_as(const ContractionPlan& other) const {
+  if (item_count() != other.item_count()) return false;
+  for (std::int64_t i = 0; i < item_count(); ++i) {
+    const OutputRegion own = rows_of(i), its = other.rows_of(i);
+    if (!(own.begin == its.begin) || !(own.extent == its.extent)) return false;
+  }
+  return true;
+}
+
 template <class T>
 void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate,
                           product_t<T> alpha, const T* packed, FinishedBox finished) const {
@@ -22692,6 +22782,54 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 
 #endif
 
+// ---- tessera/runtime/sum_targets.hpp
+
+#ifndef TESSERA_RUNTIME_SUM_TARGETS_HPP
+#define TESSERA_RUNTIME_SUM_TARGETS_HPP
+
+namespace tessera::runtime {
+
+/// Where the parts of a value go when a reshard does no more than sum them, each to what lies as it does: by shard of
+/// the value, a pointer of the frame. Empty for other reshards.
+inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const PlanStep& reshard) {
+  const int from = reshard.inputs[0], to = reshard.outputs[0];
+  const Sharding &parts = layout.value(from).sharding, &sum = layout.value(to).sharding;
+  if (parts.unreduced == 0 || parts.reduction != Reduction::sum || sum.unreduced != 0) return {};
+  if (layout.value(from).dtype != DType::f32 && layout.value(from).dtype != DType::f64) return {};
+  for (int d = 0; d < parts.rank; ++d)
+    if (!(parts.dims[d] == sum.dims[d])) return {};
+  const ValueLayout &source = layout[from], &target = layout[to];
+  std::vector<std::int32_t> targets;
+  for (int s = 0; s < source.shards(); ++s) {
+    const int shard = target.index(source.grid.coordinates(s));
+    if (!(source.strides[static_cast<std::size_t>(s)] == target.strides[static_cast<std::size_t>(shard)])) return {};
+    targets.push_back(target.first + shard);
+  }
+  return targets;
+}
+
+/// What remains of a reshard that another step took over: its collectives ran, and what was copied is the result.
+class TakenReshardStep final : public PreparedStep {
+ public:
+  TakenReshardStep(const FrameLayout& layout, const PlanStep& reshard)
+      : mesh_(layout.mesh()), step_(reshard), bytes_(layout.value(reshard.outputs[0]).stored_bytes) {}
+  void run(Frame&) const override {
+    CommunicationScope* const scope = CommunicationScope::innermost();
+    if (scope == nullptr) return;
+    for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
+    scope->add_copied(bytes_);
+  }
+
+ private:
+  const Mesh& mesh_;
+  const PlanStep& step_;
+  std::int64_t bytes_;
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/contraction_step.hpp
 
 #ifndef TESSERA_RUNTIME_CONTRACTION_STEP_HPP
@@ -22723,13 +22861,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const Coordinates at = work.coordinates(w);
       return work.stores(at, layout.value(out).sharding) && layout.holds(out, at);
     };
-    int working = 0;
-    for (int w = 0; w < work.count(); ++w) working += works_at(w) ? 1 : 0;
     for (int w = 0; w < work.count(); ++w) {
       if (!works_at(w)) continue;
       const Coordinates at = work.coordinates(w);
       Place place;
-      kernels::ContractionShape shape;
+      kernels::ContractionShape& shape = place.shape;
       std::int8_t dense[32];
       for (auto& d : dense) d = -1;
       auto add = [&](int value, const std::int8_t* own, kernels::ContractionShape::Labels& to,
@@ -22768,15 +22904,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         place.addend = layout[addend].first + shard;
         place.addend_strides = layout[addend].strides[static_cast<std::size_t>(shard)];
       }
-      place.plan = kernels::ContractionPlan(shape, {.parallelism = std::max(1, parallelism() / working)});
       place.work = w;
-      place.first_item = items_;
-      items_ += place.plan.item_count();
-      flops_ += place.plan.flops();
+      place.destination = static_cast<int>(places_.size());
       places_.push_back(std::move(place));
     }
-    dispatch<Types>(
-        dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
+    make_items(static_cast<int>(places_.size()));
   }
 
   std::int64_t scratch_bytes() const override { return packed_bytes_; }
@@ -22786,35 +22918,55 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return true;
   }
 
+  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
+  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
+    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
+    if (epilogue_ || has_addend_ || targets.empty() || places_.size() < 2) return false;
+    std::vector<Place> places = places_;
+    for (Place& place : places)
+      place.out = targets[static_cast<std::size_t>(place.out - layout[reshard.inputs[0]].first)];
+    std::stable_sort(places.begin(), places.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    int destinations = 0;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      const bool first = p == 0 || places[p].out != places[p - 1].out;
+      places[p].destination = first ? static_cast<int>(p) : places[p - 1].destination;
+      destinations += first ? 1 : 0;
+    }
+    if (destinations != layout[reshard.outputs[0]].shards()) return false;  // one that no place adds to
+    std::swap(places, places_);
+    if (make_items(destinations)) return true;
+    std::swap(places, places_);
+    make_items(static_cast<int>(places_.size()));
+    return false;
+  }
+
   void run(Frame& frame) const override {
     if (items_ == 0) return;
     if (pack_parts_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
     parallel_for(items_, cost, [&](std::int64_t i) {
-      std::size_t p = 0;
-      if (places_.size() > 1) {  // the last place that begins at or before the item
-        std::size_t high = places_.size();
-        while (high - p > 1) {
-          const std::size_t middle = (p + high) / 2;
-          (places_[middle].first_item <= i ? p : high) = middle;
-        }
-      }
-      const Place& place = places_[p];
-      const std::int64_t item = i - place.first_item;
+      const auto [first, item] = find_item(i);
       dispatch<Types>(
-          dtype_, [&]<class T>() { run_item<T>(frame, place, item); },
+          dtype_,
+          [&]<class T>() {
+            const int destination = places_[first].destination;
+            for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
+              run_item<T>(frame, places_[p], item, p > first);
+          },
           [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
     });
   }
 
  private:
   struct Place {
+    kernels::ContractionShape shape;
     kernels::ContractionPlan plan;
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
     kernels::Strides out_strides, addend_strides;
     std::int64_t first_item = 0;
     int work = 0;
-    std::int64_t packed = -1;                     ///< bytes into the scratch; -1: items pack for themselves
+    int destination = 0;       ///< the first place of those, one after another, whose sum is the result
+    std::int64_t packed = -1;  ///< bytes into the scratch; -1: items pack for themselves
     std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
   };
   std::unique_ptr<Epilogue> epilogue_;
@@ -22823,6 +22975,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
   std::vector<Place> places_;
   std::int64_t items_ = 0;
+  bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
   std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
   double flops_ = 0;
 
@@ -22830,6 +22983,55 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
       if (((out.unreduced & ~addend.unreduced) >> axis & 1) != 0 && at[axis] != 0) return false;
     return true;
+  }
+
+  /// Cuts the work of all places into items. False: places of one destination are not cut alike.
+  bool make_items(int destinations) {
+    items_ = packed_bytes_ = pack_parts_ = 0;
+    flops_ = 0;
+    bool alike = true;
+    const int threads = std::max(1, parallelism() / std::max(destinations, 1));
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      Place& place = places_[p];
+      const auto readers = [&](std::int32_t Place::*operand) {
+        return static_cast<int>(std::count_if(places_.begin(), places_.end(),
+                                              [&](const Place& x) { return x.*operand == place.*operand; }));
+      };
+      place.plan = kernels::ContractionPlan(
+          place.shape,
+          {.parallelism = threads, .readers_of_a = readers(&Place::a), .readers_of_b = readers(&Place::b)});
+      place.packed = -1;
+      place.first_part = place.part_count = 0;
+      place.first_item = items_;
+      flops_ += place.plan.flops();
+      if (place.destination == static_cast<int>(p))
+        items_ += place.plan.item_count();
+      else
+        alike = alike && place.plan.cuts_as(places_[static_cast<std::size_t>(place.destination)].plan);
+    }
+    dispatch<Types>(
+        dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
+    by_columns_ = destinations == static_cast<int>(places_.size()) && !places_.empty() && places_[0].packed >= 0;
+    for (const Place& place : places_)
+      by_columns_ = by_columns_ && place.packed == places_[0].packed && place.plan.cuts_as(places_[0].plan);
+    return alike;
+  }
+
+  struct ItemOf {
+    std::size_t place;
+    std::int64_t item;
+  };
+  ItemOf find_item(std::int64_t i) const {
+    const auto count = static_cast<std::int64_t>(places_.size());
+    // Neighbours share their columns, and with them what the cache holds of the packed operand.
+    if (by_columns_) return {static_cast<std::size_t>(i % count), i / count};
+    std::size_t p = 0, high = places_.size();
+    while (high - p > 1) {  // the last place that begins at or before the item
+      const std::size_t middle = (p + high) / 2;
+      (places_[middle].first_item <= i ? p : high) = middle;
+    }
+    p = static_cast<std::size_t>(places_[p].destination);
+    return {p, i - places_[p].first_item};
   }
 
   /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
@@ -22877,7 +23079,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item) const {
+  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins = false) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
     const Out* addend = operand<Out>(frame, place.addend);
@@ -22908,7 +23110,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                         },
                                         &follow};
     place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
+                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
   }
 };
 
@@ -23425,7 +23627,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (sources.empty())
         fill_identity(store.dtype, store.op, to, sum.elements);
       else
-        reduce_(store.dtype, store.op, to, {1}, sources, extent, false);
+        reduce_(store.dtype, store.op, to, {1}, sources, extent, false, false);
     }
   }
 
@@ -23746,6 +23948,10 @@ class Executable {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
           if (prepared->attach(epilogue)) ++s;
         }
+      } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
+                 prepared->attach_sum(layout, steps[s + 1])) {
+        made.add(std::move(prepared));
+        prepared = std::make_unique<TakenReshardStep>(layout, steps[++s]);
       }
       made.add(std::move(prepared));
     }
@@ -23781,6 +23987,23 @@ class Executable {
           return false;  // may be written over an argument
         else if (overlap(layout, out, in))
           return false;
+    return true;
+  }
+  /// Whether a step may write what the reshard that follows makes of its result: nothing else reads the result, and
+  /// what is written then is not read by the step.
+  static bool may_sum_in_place(const FrameLayout& layout, const PlanStep& step, const PlanStep& next) {
+    if (next.kind != StepKind::reshard || step.outputs.size() != 1 || next.inputs[0] != step.outputs[0]) return false;
+    const int made = step.outputs[0], sum = next.outputs[0];
+    const GraphPlan& plan = layout.plan();
+    if (layout.value(made).role != ValueRole::intermediate || layout.value(made).stacked || layout.value(sum).stacked)
+      return false;
+    for (const PlanValue& other : plan.values)
+      if (other.role == ValueRole::view && other.view_of == made) return false;
+    for (const PlanStep& other : plan.steps)
+      for (std::int32_t v : other.inputs)
+        if (v == made && &other != &next) return false;
+    for (std::int32_t in : step.inputs)
+      if (in >= 0 && overlap(layout, sum, in)) return false;
     return true;
   }
   static bool overlap(const FrameLayout& layout, int a, int b) {
@@ -24134,27 +24357,50 @@ class IndexedStep final : public PreparedStep {
     }
   }
 
+  /// Rows of all parts are added into the one table that holds their sum, part after part.
+  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
+    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
+    // Every place has as many ranges of the row.
+    const int sums = layout[reshard.outputs[0]].shards();
+    if (gathers_ || targets.empty() || sums != 1 || places_.empty() || parts_.size() % places_.size() != 0)
+      return false;
+    const std::size_t ranges = parts_.size() / places_.size();
+    std::vector<Part> sorted;
+    for (std::size_t r = 0; r < ranges; ++r)
+      for (std::size_t p = 0; p < places_.size(); ++p) {
+        const Part &part = parts_[p * ranges + r], &first = parts_[r];
+        if (part.place != static_cast<int>(p) || part.dim != first.dim || part.extent != first.extent ||
+            part.table_offset != first.table_offset)
+          return false;
+        sorted.push_back(part);
+      }
+    parts_ = std::move(sorted);
+    terms_ = static_cast<std::int64_t>(places_.size());
+    for (Place& place : places_) place.table = targets[0];
+    return true;
+  }
+
   void run(Frame& frame) const override {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
-    for (const Place& place : places_)
-      if (!gathers_)
-        kernels::strided_fill_zero(frame.pointers[static_cast<std::size_t>(place.table)], place.shape.table_strides,
-                                   place.table_extent, static_cast<std::size_t>(element_));
-    parallel_for(static_cast<std::int64_t>(parts_.size()), Cost::bytes(part_bytes_), [&](std::int64_t i) {
-      const Part& part = parts_[static_cast<std::size_t>(i)];
-      const Place& place = places_[static_cast<std::size_t>(part.place)];
-      kernels::IndexedShape shape = place.shape;
-      (gathers_ ? shape.index : shape.inner)[static_cast<std::size_t>(part.dim)] = part.extent;
-      char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
-      char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
-      const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
-      const auto bad = gathers_
-                           ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
-                           : kernels::scatter_add_rows(dtype_, index_dtype_, table, rows, index, shape, place.window);
-      if (bad) {
-        outside.store(*bad, std::memory_order_relaxed);
-        found.store(true, std::memory_order_release);
+    if (!gathers_) fill_zero(frame);
+    const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
+    parallel_for(count, Cost::bytes(part_bytes_ * terms_), [&](std::int64_t chain) {
+      for (std::int64_t i = chain * terms_; i < (chain + 1) * terms_; ++i) {
+        const Part& part = parts_[static_cast<std::size_t>(i)];
+        const Place& place = places_[static_cast<std::size_t>(part.place)];
+        kernels::IndexedShape shape = place.shape;
+        (gathers_ ? shape.index : shape.inner)[static_cast<std::size_t>(part.dim)] = part.extent;
+        char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
+        char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
+        const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
+        const auto bad = gathers_
+                             ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
+                             : kernels::scatter_add_rows(dtype_, index_dtype_, table, rows, index, shape, place.window);
+        if (bad) {
+          outside.store(*bad, std::memory_order_relaxed);
+          found.store(true, std::memory_order_release);
+        }
       }
     });
     if (found.load(std::memory_order_acquire))
@@ -24181,7 +24427,23 @@ class IndexedStep final : public PreparedStep {
   std::int64_t element_ = 4, index_element_ = 4;
   std::vector<Place> places_;
   std::vector<Part> parts_;
+  std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
+
+  void fill_zero(Frame& frame) const {
+    constexpr std::int64_t pieces = 8;
+    const auto tables = static_cast<std::int64_t>(places_.size()) / terms_;
+    const double bytes = static_cast<double>(volume(places_.empty() ? Shape{0} : places_[0].table_extent) * element_);
+    parallel_for(tables * pieces, Cost::bytes(bytes / pieces), [&](std::int64_t i) {
+      const Place& place = places_[static_cast<std::size_t>(i / pieces)];
+      Shape extent = place.table_extent;
+      const std::int64_t begin = extent[0] * (i % pieces) / pieces;
+      extent[0] = extent[0] * (i % pieces + 1) / pieces - begin;
+      kernels::strided_fill_zero(
+          frame.pointers[static_cast<std::size_t>(place.table)] + begin * place.shape.table_strides[0] * element_,
+          place.shape.table_strides, extent, static_cast<std::size_t>(element_));
+    });
+  }
 
   void add_place(const FrameLayout& layout, int table, int rows, int index, const Coordinates& at) {
     Place place;

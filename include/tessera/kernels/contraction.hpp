@@ -34,7 +34,9 @@ struct ContractionShape {
 };
 
 struct ContractionOptions {
-  int parallelism = 1;          ///< threads that will share the items
+  int parallelism = 1;  ///< threads that will share the items
+  /// Contractions like this one that read the same operand, and what was packed of it.
+  int readers_of_a = 1, readers_of_b = 1;
   bool whole_last_dim = false;  ///< every item covers all of out's last dim, for an epilogue that reduces along it
 };
 
@@ -79,6 +81,8 @@ class ContractionPlan {
   bool packs_first() const { return swapped_; }
   /// Whether both plans pack the same operand alike.
   bool packs_as(const ContractionPlan& other) const;
+  /// Whether both plans have the same items: they write boxes of the same place and size.
+  bool cuts_as(const ContractionPlan& other) const;
 
   /// Multiplications and additions of the whole contraction.
   double flops() const { return flops_; }
@@ -112,6 +116,7 @@ class ContractionPlan {
   std::size_t out_rank_ = 0;
   bool swapped_ = false;  // a and b change places so that out is contiguous along columns
   bool as_loops_ = false;
+  int readers_ = 1;        // of the right operand
   Axis loop_, row_, col_;  // out's labels: looped over, rows and columns of the matrix product
   Dim k_;                  // summed in the matrix product
   detail::ContractionDims k_loops_;
@@ -219,6 +224,7 @@ inline ContractionPlan::ContractionPlan(const ContractionShape& given, Contracti
     std::swap(k_.a, k_.b);
     for (detail::ContractionDim& dim : k_loops_) std::swap(dim.a, dim.b);
   }
+  readers_ = std::max(swapped_ ? options.readers_of_a : options.readers_of_b, 1);
   block(options);
 }
 
@@ -230,7 +236,7 @@ inline bool ContractionPlan::shares_packing() const {
   for (const Dim& dim : loop_.dims)
     if (dim.b != 0) return false;
   constexpr double worthwhile = 1 << 24;
-  return flops_ >= worthwhile && row_.blocks() * loop_.volume() >= enough_items;
+  return readers_ * flops_ >= worthwhile && readers_ * row_.blocks() * loop_.volume() >= enough_items;
 }
 
 /// What a cut into items costs, in cycles of a processor with two 512-bit units; others differ in all terms alike.
@@ -244,7 +250,7 @@ inline double ContractionPlan::cost_of(ContractionOptions options) const {
   const double one = rows * cols * depth * product + rows * depth * packed +
                      cols * depth * (shared ? brought : packed) + item_overhead;
   const double before = shared ? loop_overhead + static_cast<double>(col_.volume()) * depth * packed / threads : 0;
-  return before + (std::ceil(products / threads) + skew) * one;
+  return before / readers_ + (std::ceil(products / threads) + skew) * one;
 }
 
 /// Cuts the axes into blocks: no more columns than the second-level cache holds of the right operand, and else what is
@@ -340,6 +346,15 @@ inline bool ContractionPlan::packs_as(const ContractionPlan& other) const {
   if (swapped_ != other.swapped_ || k_.extent != other.k_.extent || k_.b != other.k_.b) return false;
   if (col_.volume() != other.col_.volume() || col_.fused().b != other.col_.fused().b) return false;
   return col_.blocks() == other.col_.blocks() && col_.block_size() == other.col_.block_size();
+}
+
+inline bool ContractionPlan::cuts_as(const ContractionPlan& other) const {
+  if (item_count() != other.item_count()) return false;
+  for (std::int64_t i = 0; i < item_count(); ++i) {
+    const OutputRegion own = rows_of(i), its = other.rows_of(i);
+    if (!(own.begin == its.begin) || !(own.extent == its.extent)) return false;
+  }
+  return true;
 }
 
 template <class T>

@@ -156,8 +156,8 @@ template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x
   return scale<T>(q + xsimd::batch<T>(T(1)), n);
 }
 
-/// x exp(p) for p below exp_normal and x below p / 10, or 1. An operation that makes a denormal number costs some hundred
-/// cycles, so such results are counted in units of the least one, which addition to a large number rounds to.
+/// x exp(p) for p below exp_normal and x below p / 10, or 1. An operation that makes a denormal number costs some
+/// hundred cycles, so such results are counted in units of the least one, which addition to a large number rounds to.
 TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& p) {
   using Batch = xsimd::batch<float>;
   const Batch most(8388608.0f);  // units in the least normal number

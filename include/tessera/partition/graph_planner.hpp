@@ -305,6 +305,7 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
+    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));

@@ -30,6 +30,8 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
+    if (step.adds_up && s + 1 < count && plan.steps[static_cast<std::size_t>(s) + 1].kind == StepKind::reshard)
+      for (std::int32_t v : step.inputs) detail::need_value(plan, v, s + 1);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);

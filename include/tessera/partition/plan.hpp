@@ -76,7 +76,9 @@ struct PlanStep {
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  std::int32_t body = -1;                ///< of a repeat: its graph
+  /// A reshard that follows may be taken over: parts of the result are added up as they are made.
+  bool adds_up = false;
+  std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards

@@ -12,6 +12,7 @@
 #include <tessera/graph/attributes.hpp>
 #include <tessera/kernels/contraction.hpp>
 #include <tessera/runtime/frame.hpp>
+#include <tessera/runtime/sum_targets.hpp>
 #include <tessera/runtime/team.hpp>
 
 namespace tessera::runtime {
@@ -40,13 +41,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const Coordinates at = work.coordinates(w);
       return work.stores(at, layout.value(out).sharding) && layout.holds(out, at);
     };
-    int working = 0;
-    for (int w = 0; w < work.count(); ++w) working += works_at(w) ? 1 : 0;
     for (int w = 0; w < work.count(); ++w) {
       if (!works_at(w)) continue;
       const Coordinates at = work.coordinates(w);
       Place place;
-      kernels::ContractionShape shape;
+      kernels::ContractionShape& shape = place.shape;
       std::int8_t dense[32];
       for (auto& d : dense) d = -1;
       auto add = [&](int value, const std::int8_t* own, kernels::ContractionShape::Labels& to,
@@ -85,15 +84,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         place.addend = layout[addend].first + shard;
         place.addend_strides = layout[addend].strides[static_cast<std::size_t>(shard)];
       }
-      place.plan = kernels::ContractionPlan(shape, {.parallelism = std::max(1, parallelism() / working)});
       place.work = w;
-      place.first_item = items_;
-      items_ += place.plan.item_count();
-      flops_ += place.plan.flops();
+      place.destination = static_cast<int>(places_.size());
       places_.push_back(std::move(place));
     }
-    dispatch<Types>(
-        dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
+    make_items(static_cast<int>(places_.size()));
   }
 
   std::int64_t scratch_bytes() const override { return packed_bytes_; }
@@ -103,35 +98,55 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return true;
   }
 
+  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
+  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
+    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
+    if (epilogue_ || has_addend_ || targets.empty() || places_.size() < 2) return false;
+    std::vector<Place> places = places_;
+    for (Place& place : places)
+      place.out = targets[static_cast<std::size_t>(place.out - layout[reshard.inputs[0]].first)];
+    std::stable_sort(places.begin(), places.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    int destinations = 0;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      const bool first = p == 0 || places[p].out != places[p - 1].out;
+      places[p].destination = first ? static_cast<int>(p) : places[p - 1].destination;
+      destinations += first ? 1 : 0;
+    }
+    if (destinations != layout[reshard.outputs[0]].shards()) return false;  // one that no place adds to
+    std::swap(places, places_);
+    if (make_items(destinations)) return true;
+    std::swap(places, places_);
+    make_items(static_cast<int>(places_.size()));
+    return false;
+  }
+
   void run(Frame& frame) const override {
     if (items_ == 0) return;
     if (pack_parts_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
     parallel_for(items_, cost, [&](std::int64_t i) {
-      std::size_t p = 0;
-      if (places_.size() > 1) {  // the last place that begins at or before the item
-        std::size_t high = places_.size();
-        while (high - p > 1) {
-          const std::size_t middle = (p + high) / 2;
-          (places_[middle].first_item <= i ? p : high) = middle;
-        }
-      }
-      const Place& place = places_[p];
-      const std::int64_t item = i - place.first_item;
+      const auto [first, item] = find_item(i);
       dispatch<Types>(
-          dtype_, [&]<class T>() { run_item<T>(frame, place, item); },
+          dtype_,
+          [&]<class T>() {
+            const int destination = places_[first].destination;
+            for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
+              run_item<T>(frame, places_[p], item, p > first);
+          },
           [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
     });
   }
 
  private:
   struct Place {
+    kernels::ContractionShape shape;
     kernels::ContractionPlan plan;
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
     kernels::Strides out_strides, addend_strides;
     std::int64_t first_item = 0;
     int work = 0;
-    std::int64_t packed = -1;                     ///< bytes into the scratch; -1: items pack for themselves
+    int destination = 0;       ///< the first place of those, one after another, whose sum is the result
+    std::int64_t packed = -1;  ///< bytes into the scratch; -1: items pack for themselves
     std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
   };
   std::unique_ptr<Epilogue> epilogue_;
@@ -140,6 +155,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
   std::vector<Place> places_;
   std::int64_t items_ = 0;
+  bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
   std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
   double flops_ = 0;
 
@@ -147,6 +163,55 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
       if (((out.unreduced & ~addend.unreduced) >> axis & 1) != 0 && at[axis] != 0) return false;
     return true;
+  }
+
+  /// Cuts the work of all places into items. False: places of one destination are not cut alike.
+  bool make_items(int destinations) {
+    items_ = packed_bytes_ = pack_parts_ = 0;
+    flops_ = 0;
+    bool alike = true;
+    const int threads = std::max(1, parallelism() / std::max(destinations, 1));
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      Place& place = places_[p];
+      const auto readers = [&](std::int32_t Place::*operand) {
+        return static_cast<int>(std::count_if(places_.begin(), places_.end(),
+                                              [&](const Place& x) { return x.*operand == place.*operand; }));
+      };
+      place.plan = kernels::ContractionPlan(
+          place.shape,
+          {.parallelism = threads, .readers_of_a = readers(&Place::a), .readers_of_b = readers(&Place::b)});
+      place.packed = -1;
+      place.first_part = place.part_count = 0;
+      place.first_item = items_;
+      flops_ += place.plan.flops();
+      if (place.destination == static_cast<int>(p))
+        items_ += place.plan.item_count();
+      else
+        alike = alike && place.plan.cuts_as(places_[static_cast<std::size_t>(place.destination)].plan);
+    }
+    dispatch<Types>(
+        dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
+    by_columns_ = destinations == static_cast<int>(places_.size()) && !places_.empty() && places_[0].packed >= 0;
+    for (const Place& place : places_)
+      by_columns_ = by_columns_ && place.packed == places_[0].packed && place.plan.cuts_as(places_[0].plan);
+    return alike;
+  }
+
+  struct ItemOf {
+    std::size_t place;
+    std::int64_t item;
+  };
+  ItemOf find_item(std::int64_t i) const {
+    const auto count = static_cast<std::int64_t>(places_.size());
+    // Neighbours share their columns, and with them what the cache holds of the packed operand.
+    if (by_columns_) return {static_cast<std::size_t>(i % count), i / count};
+    std::size_t p = 0, high = places_.size();
+    while (high - p > 1) {  // the last place that begins at or before the item
+      const std::size_t middle = (p + high) / 2;
+      (places_[middle].first_item <= i ? p : high) = middle;
+    }
+    p = static_cast<std::size_t>(places_[p].destination);
+    return {p, i - places_[p].first_item};
   }
 
   /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
@@ -194,7 +259,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item) const {
+  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins = false) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
     const Out* addend = operand<Out>(frame, place.addend);
@@ -225,7 +290,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                         },
                                         &follow};
     place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
+                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
   }
 };
 

@@ -15,6 +15,7 @@
 #include <tessera/runtime/prepared_graph.hpp>
 #include <tessera/runtime/reshard_step.hpp>
 #include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/sum_targets.hpp>
 
 namespace tessera {
 
@@ -146,6 +147,10 @@ class Executable {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
           if (prepared->attach(epilogue)) ++s;
         }
+      } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
+                 prepared->attach_sum(layout, steps[s + 1])) {
+        made.add(std::move(prepared));
+        prepared = std::make_unique<TakenReshardStep>(layout, steps[++s]);
       }
       made.add(std::move(prepared));
     }
@@ -181,6 +186,23 @@ class Executable {
           return false;  // may be written over an argument
         else if (overlap(layout, out, in))
           return false;
+    return true;
+  }
+  /// Whether a step may write what the reshard that follows makes of its result: nothing else reads the result, and
+  /// what is written then is not read by the step.
+  static bool may_sum_in_place(const FrameLayout& layout, const PlanStep& step, const PlanStep& next) {
+    if (next.kind != StepKind::reshard || step.outputs.size() != 1 || next.inputs[0] != step.outputs[0]) return false;
+    const int made = step.outputs[0], sum = next.outputs[0];
+    const GraphPlan& plan = layout.plan();
+    if (layout.value(made).role != ValueRole::intermediate || layout.value(made).stacked || layout.value(sum).stacked)
+      return false;
+    for (const PlanValue& other : plan.values)
+      if (other.role == ValueRole::view && other.view_of == made) return false;
+    for (const PlanStep& other : plan.steps)
+      for (std::int32_t v : other.inputs)
+        if (v == made && &other != &next) return false;
+    for (std::int32_t in : step.inputs)
+      if (in >= 0 && overlap(layout, sum, in)) return false;
     return true;
   }
   static bool overlap(const FrameLayout& layout, int a, int b) {

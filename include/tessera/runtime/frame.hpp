@@ -260,6 +260,8 @@ class PreparedStep {
   virtual void run(Frame& frame) const = 0;
   /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
   virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
+  /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
+  virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
   /// Bytes of scratch that a run needs.
   virtual std::int64_t scratch_bytes() const { return 0; }
 };

@@ -10,6 +10,7 @@
 #include <tessera/kernels/strided.hpp>
 #include <tessera/ops/row_entry.hpp>
 #include <tessera/runtime/frame.hpp>
+#include <tessera/runtime/sum_targets.hpp>
 #include <tessera/runtime/team.hpp>
 
 namespace tessera::runtime {
@@ -37,27 +38,50 @@ class IndexedStep final : public PreparedStep {
     }
   }
 
+  /// Rows of all parts are added into the one table that holds their sum, part after part.
+  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
+    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
+    // Every place has as many ranges of the row.
+    const int sums = layout[reshard.outputs[0]].shards();
+    if (gathers_ || targets.empty() || sums != 1 || places_.empty() || parts_.size() % places_.size() != 0)
+      return false;
+    const std::size_t ranges = parts_.size() / places_.size();
+    std::vector<Part> sorted;
+    for (std::size_t r = 0; r < ranges; ++r)
+      for (std::size_t p = 0; p < places_.size(); ++p) {
+        const Part &part = parts_[p * ranges + r], &first = parts_[r];
+        if (part.place != static_cast<int>(p) || part.dim != first.dim || part.extent != first.extent ||
+            part.table_offset != first.table_offset)
+          return false;
+        sorted.push_back(part);
+      }
+    parts_ = std::move(sorted);
+    terms_ = static_cast<std::int64_t>(places_.size());
+    for (Place& place : places_) place.table = targets[0];
+    return true;
+  }
+
   void run(Frame& frame) const override {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
-    for (const Place& place : places_)
-      if (!gathers_)
-        kernels::strided_fill_zero(frame.pointers[static_cast<std::size_t>(place.table)], place.shape.table_strides,
-                                   place.table_extent, static_cast<std::size_t>(element_));
-    parallel_for(static_cast<std::int64_t>(parts_.size()), Cost::bytes(part_bytes_), [&](std::int64_t i) {
-      const Part& part = parts_[static_cast<std::size_t>(i)];
-      const Place& place = places_[static_cast<std::size_t>(part.place)];
-      kernels::IndexedShape shape = place.shape;
-      (gathers_ ? shape.index : shape.inner)[static_cast<std::size_t>(part.dim)] = part.extent;
-      char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
-      char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
-      const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
-      const auto bad = gathers_
-                           ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
-                           : kernels::scatter_add_rows(dtype_, index_dtype_, table, rows, index, shape, place.window);
-      if (bad) {
-        outside.store(*bad, std::memory_order_relaxed);
-        found.store(true, std::memory_order_release);
+    if (!gathers_) fill_zero(frame);
+    const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
+    parallel_for(count, Cost::bytes(part_bytes_ * terms_), [&](std::int64_t chain) {
+      for (std::int64_t i = chain * terms_; i < (chain + 1) * terms_; ++i) {
+        const Part& part = parts_[static_cast<std::size_t>(i)];
+        const Place& place = places_[static_cast<std::size_t>(part.place)];
+        kernels::IndexedShape shape = place.shape;
+        (gathers_ ? shape.index : shape.inner)[static_cast<std::size_t>(part.dim)] = part.extent;
+        char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
+        char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
+        const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
+        const auto bad = gathers_
+                             ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
+                             : kernels::scatter_add_rows(dtype_, index_dtype_, table, rows, index, shape, place.window);
+        if (bad) {
+          outside.store(*bad, std::memory_order_relaxed);
+          found.store(true, std::memory_order_release);
+        }
       }
     });
     if (found.load(std::memory_order_acquire))
@@ -84,7 +108,23 @@ class IndexedStep final : public PreparedStep {
   std::int64_t element_ = 4, index_element_ = 4;
   std::vector<Place> places_;
   std::vector<Part> parts_;
+  std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
+
+  void fill_zero(Frame& frame) const {
+    constexpr std::int64_t pieces = 8;
+    const auto tables = static_cast<std::int64_t>(places_.size()) / terms_;
+    const double bytes = static_cast<double>(volume(places_.empty() ? Shape{0} : places_[0].table_extent) * element_);
+    parallel_for(tables * pieces, Cost::bytes(bytes / pieces), [&](std::int64_t i) {
+      const Place& place = places_[static_cast<std::size_t>(i / pieces)];
+      Shape extent = place.table_extent;
+      const std::int64_t begin = extent[0] * (i % pieces) / pieces;
+      extent[0] = extent[0] * (i % pieces + 1) / pieces - begin;
+      kernels::strided_fill_zero(
+          frame.pointers[static_cast<std::size_t>(place.table)] + begin * place.shape.table_strides[0] * element_,
+          place.shape.table_strides, extent, static_cast<std::size_t>(element_));
+    });
+  }
 
   void add_place(const FrameLayout& layout, int table, int rows, int index, const Coordinates& at) {
     Place place;
