@@ -6,6 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/row.hpp>
+#include <tessera/graph/precision.hpp>
 #include <tessera/graph/value.hpp>
 
 namespace tessera {
@@ -136,6 +137,8 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
     if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
       result = operands[0];
     left_dead = left_dead || result >= 0;
+    if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
+      result = split_product(made, node, operands);
     if (result < 0) result = made.add(node, operands, node.arity);
     if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
       if (const int joined = PadsToConcat(made, result).result(node); joined >= 0) {

@@ -6,6 +6,7 @@
 
 #include <tessera/graph/attributes.hpp>
 #include <tessera/graph/graph.hpp>
+#include <tessera/graph/precision.hpp>
 
 namespace tessera {
 
@@ -104,8 +105,11 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
 }
 
 /// Of bf16 the result is f32.
-constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
-  Node made{.op = Op::einsum, .dtype = computed_as(a.dtype()), .labels = labels.pack()};
+constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  Node made{.op = Op::einsum,
+            .dtype = computed_as(a.dtype()),
+            .labels = labels.pack(),
+            .value = static_cast<double>(static_cast<int>(precision))};
   for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
     bool unit = true;
     for (int i = 0; i < a.rank(); ++i)

@@ -59,7 +59,11 @@ template <class Out> constexpr Value rounded_product(Value product, DType operan
     return build::cast(product, dtype_v<Out>);
 }
 
-template <FixedString Text, class Out = void> struct EinsumTag {
+/// What a product of a lower precision is made of.
+template <Precision P, class A>
+inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
+
+template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -69,15 +73,16 @@ template <FixedString Text, class Out = void> struct EinsumTag {
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of einsum have one element type");
+    static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels), a.dtype());
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels, P), a.dtype());
   }
 };
 
-template <class Out = void> struct MatmulTag {
+template <class Out = void, Precision P = Precision::full> struct MatmulTag {
   template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
@@ -85,6 +90,7 @@ template <class Out = void> struct MatmulTag {
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of matmul have one element type");
+    static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
@@ -100,7 +106,7 @@ template <class Out = void> struct MatmulTag {
     labels.b[b.rank() - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels), a.dtype());
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels, P), a.dtype());
   }
 };
 
@@ -118,6 +124,11 @@ template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
 }
+/// Of f32, from products of bf16: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`; see Precision for the error.
+template <FixedString Text, Precision P, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
+}
 
 /// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
@@ -126,6 +137,10 @@ template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, co
 template <Element Out, TensorOperand A, TensorOperand B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::MatmulTag<Out>>(Source::from(at), a, b);
+}
+template <Precision P, TensorOperand A, TensorOperand B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::MatmulTag<void, P>>(Source::from(at), a, b);
 }
 
 }  // namespace tessera

@@ -86,7 +86,15 @@ class PlanText {
       return concat_text("fused ", ops);
     }
     const Op op = unit.kind == UnitKind::contraction ? graph[unit.space].op : graph[unit.root].op;
-    return concat_text(row_of(op).name, unit.addend >= 0 ? "+add" : "");
+    const char* of = "";
+    if (unit.kind == UnitKind::contraction) {
+      const auto precision = static_cast<Precision>(graph[unit.space].index());
+      of = precision == Precision::bf16_x6   ? " bf16_x6"
+           : precision == Precision::bf16_x3 ? " bf16_x3"
+           : precision == Precision::bf16    ? " bf16"
+                                             : "";
+    }
+    return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   void add_collective(const CollectiveInfo& c, const std::string& indent) {

@@ -95,6 +95,7 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
   }
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
+  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
   return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
 }
 

@@ -122,3 +122,29 @@ TEST(ProgramsBf16, AttentionAndLookups) {
        .products = {{'e', "6d"}}},
       67);
 }
+
+namespace {
+
+template <ts::Precision P> constexpr auto products = [](const auto& floats) {
+  const auto& [a, b] = floats;  // [m, k], [k, n]
+  const auto y = ts::matmul<P>(a, b);
+  return std::tuple(energy(y), y, ts::einsum<"mk,kn->nm", P>(a, b));
+};
+
+template <ts::Precision P> void expect_products(double bound, std::uint32_t seed) {
+  // Sums of up to 40 terms of the size of one: a result has about the size of one, its terms 40 times that.
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>>(
+      with_gradient(products<P>), {.arguments = {values("mk"), values("kn")},
+                                   .cases = 40,
+                                   .tolerance = bound,
+                                   .extents = {{'k', {1, 20, 40}}}},
+      seed);
+}
+
+}  // namespace
+
+TEST(ProgramsBf16, PrecisionsOfProducts) {
+  expect_products<ts::Precision::bf16>(0x1p-6, 68);
+  expect_products<ts::Precision::bf16_x3>(0x1p-14, 69);
+  expect_products<ts::Precision::bf16_x6>(2e-5, 70);
+}
