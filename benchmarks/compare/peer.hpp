@@ -75,6 +75,8 @@ class Peer {
   virtual void set_threads(int /*threads*/) {}
 
   virtual Task gemm(const GemmShape&, const float* /*a*/, const float* /*b*/) { return {}; }
+  /// The same of bf16, as bits, with a product of floats.
+  virtual Task gemm_bf16(const GemmShape&, const std::uint16_t* /*a*/, const std::uint16_t* /*b*/) { return {}; }
   /// gelu(x w + bias) + residual.
   virtual Task linear(const GemmShape&, const float* /*x*/, const float* /*w*/, const float* /*bias*/,
                       const float* /*residual*/) {

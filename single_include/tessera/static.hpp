@@ -2495,6 +2495,65 @@ inline std::string dot_of(const ProgramView& program) {
 
 #endif
 
+// ---- tessera/graph/precision.hpp
+
+#ifndef TESSERA_GRAPH_PRECISION_HPP
+#define TESSERA_GRAPH_PRECISION_HPP
+
+namespace tessera {
+
+/// How a product of f32 is computed: as such, or from 1, 3 or 6 products of bf16 that are summed in f32, which are fast
+/// where the processor has matrix registers (AMX) and slow elsewhere.
+///
+/// An operand is the sum of one, two or three numbers of bf16; pairs that matter less are left out. Of each term a b of
+/// a sum, the error is at most |a b| times 2^-8 (bf16), 2^-16 (bf16_x3) or 2^-25 (bf16_x6), and that of summing in f32
+/// comes to it. Numbers below 2^-100 lose more; infinities become NaN. Gradients are computed likewise.
+enum class Precision : std::uint8_t { full = 0, bf16 = 1, bf16_x3 = 3, bf16_x6 = 6 };
+
+namespace detail {
+
+/// Writes an einsum of f32 as products of the pieces of its operands, the smallest first. Returns their sum.
+constexpr int split_product(Graph& made, const Node& node, const std::int32_t* operands) {
+  constexpr int most = 3;
+  const auto precision = static_cast<Precision>(node.index());
+  const int count = precision == Precision::bf16_x6 ? 3 : precision == Precision::bf16_x3 ? 2 : 1;
+  std::int32_t pieces[2][most]{};
+  for (int k = 0; k < 2; ++k) {
+    std::int32_t rest = operands[k];
+    Node type = made[rest];
+    type = {.op = Op::cast, .rank = type.rank, .unit = type.unit, .derived = node.derived, .source = node.source};
+    for (int p = 0; p < count; ++p) {
+      type.op = Op::cast;
+      type.dtype = DType::bf16;
+      pieces[k][p] = made.add(type, {rest});
+      if (p + 1 == count) break;
+      type.dtype = DType::f32;
+      const std::int32_t taken = made.add(type, {pieces[k][p]});
+      type.op = Op::sub;
+      rest = made.add(type, {rest, taken});
+    }
+  }
+  const Node add{.op = Op::add,
+                 .dtype = node.dtype,
+                 .rank = node.rank,
+                 .unit = node.unit,
+                 .derived = node.derived,
+                 .source = node.source};
+  std::int32_t sum = -1;
+  for (int order = count - 1; order >= 0; --order)
+    for (int p = order; p >= 0; --p) {
+      const std::int32_t product = made.add(node, {pieces[0][p], pieces[1][order - p]});
+      sum = sum < 0 ? product : made.add(add, {sum, product});
+    }
+  return sum;
+}
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/value.hpp
 
 #ifndef TESSERA_GRAPH_VALUE_HPP
@@ -2597,8 +2656,11 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
 }
 
 /// Of bf16 the result is f32.
-constexpr Value einsum(Value a, Value b, const EinsumLabels& labels) {
-  Node made{.op = Op::einsum, .dtype = computed_as(a.dtype()), .labels = labels.pack()};
+constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  Node made{.op = Op::einsum,
+            .dtype = computed_as(a.dtype()),
+            .labels = labels.pack(),
+            .value = static_cast<double>(static_cast<int>(precision))};
   for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
     bool unit = true;
     for (int i = 0; i < a.rank(); ++i)
@@ -2906,6 +2968,8 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
     if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
       result = operands[0];
     left_dead = left_dead || result >= 0;
+    if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
+      result = split_product(made, node, operands);
     if (result < 0) result = made.add(node, operands, node.arity);
     if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
       if (const int joined = PadsToConcat(made, result).result(node); joined >= 0) {
@@ -5642,7 +5706,8 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     else
       alone |= 1u << d;
   }
-  const Value product = build::cast(build::einsum(g, partner, made), x.dtype());
+  const Value product =
+      build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
   r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
@@ -6800,7 +6865,11 @@ template <class Out> constexpr Value rounded_product(Value product, DType operan
     return build::cast(product, dtype_v<Out>);
 }
 
-template <FixedString Text, class Out = void> struct EinsumTag {
+/// What a product of a lower precision is made of.
+template <Precision P, class A>
+inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
+
+template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -6810,15 +6879,16 @@ template <FixedString Text, class Out = void> struct EinsumTag {
     static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of einsum have one element type");
+    static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
   };
   static constexpr Value emit(Value context, Value a, Value b) {
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels), a.dtype());
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels, P), a.dtype());
   }
 };
 
-template <class Out = void> struct MatmulTag {
+template <class Out = void, Precision P = Precision::full> struct MatmulTag {
   template <class A, class B> struct result {
     static_assert(A::rank >= 2 && B::rank >= 2,
                   "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
@@ -6826,6 +6896,7 @@ template <class Out = void> struct MatmulTag {
                   "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
     static_assert(std::is_same_v<typename A::type, typename B::type>,
                   "tessera: the operands of matmul have one element type");
+    static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
@@ -6841,7 +6912,7 @@ template <class Out = void> struct MatmulTag {
     labels.b[b.rank() - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels), a.dtype());
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels, P), a.dtype());
   }
 };
 
@@ -6859,6 +6930,11 @@ template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
 }
+/// Of f32, from products of bf16: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`; see Precision for the error.
+template <FixedString Text, Precision P, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
+}
 
 /// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
@@ -6867,6 +6943,10 @@ template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, co
 template <Element Out, TensorOperand A, TensorOperand B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::MatmulTag<Out>>(Source::from(at), a, b);
+}
+template <Precision P, TensorOperand A, TensorOperand B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::MatmulTag<void, P>>(Source::from(at), a, b);
 }
 
 }  // namespace tessera
@@ -8368,7 +8448,15 @@ class PlanText {
       return concat_text("fused ", ops);
     }
     const Op op = unit.kind == UnitKind::contraction ? graph[unit.space].op : graph[unit.root].op;
-    return concat_text(row_of(op).name, unit.addend >= 0 ? "+add" : "");
+    const char* of = "";
+    if (unit.kind == UnitKind::contraction) {
+      const auto precision = static_cast<Precision>(graph[unit.space].index());
+      of = precision == Precision::bf16_x6   ? " bf16_x6"
+           : precision == Precision::bf16_x3 ? " bf16_x3"
+           : precision == Precision::bf16    ? " bf16"
+                                             : "";
+    }
+    return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
@@ -8532,6 +8620,7 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
   }
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
+  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
   return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
 }
 

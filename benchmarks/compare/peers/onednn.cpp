@@ -1,10 +1,12 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "../peer.hpp"
 #include <dnnl.h>
+#include <dnnl.hpp>
 #include <omp.h>
 
 // oneDNN as BLAS: dnnl_sgemm, which packs as it goes, and one pass over the product for what follows it.
@@ -39,6 +41,29 @@ class OneDnn : public compare::Peer {
   Task gemm(const GemmShape& s, const float* a, const float* b) override {
     const auto c = output(s);
     return Task([=] { multiply(s, a, b, c->data()); }, [=] { return *c; });
+  }
+
+  // A matmul primitive, made once; it packs the right operand as it goes.
+  Task gemm_bf16(const GemmShape& s, const std::uint16_t* a, const std::uint16_t* b) override {
+    using namespace dnnl;
+    using Desc = memory::desc;
+    constexpr auto rows = memory::format_tag::ab;
+    const auto c = output(s);
+    const engine cpu(engine::kind::cpu, 0);
+    const Desc a_desc({s.m, s.k}, memory::data_type::bf16, rows), b_desc({s.k, s.n}, memory::data_type::bf16, rows),
+        c_desc({s.m, s.n}, memory::data_type::f32, rows);
+    const matmul product(matmul::primitive_desc(matmul::desc(a_desc, b_desc, c_desc), cpu));
+    const std::unordered_map<int, memory> arguments{
+        {DNNL_ARG_SRC, memory(a_desc, cpu, const_cast<std::uint16_t*>(a))},
+        {DNNL_ARG_WEIGHTS, memory(b_desc, cpu, const_cast<std::uint16_t*>(b))},
+        {DNNL_ARG_DST, memory(c_desc, cpu, c->data())}};
+    stream queue(cpu);
+    return Task(
+        [=]() mutable {
+          product.execute(queue, arguments);
+          queue.wait();
+        },
+        [=] { return *c; });
   }
 
   Task linear(const GemmShape& s, const float* x, const float* w, const float* bias, const float* residual) override {

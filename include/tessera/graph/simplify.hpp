@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/row.hpp>
 #include <tessera/graph/precision.hpp>
+#include <tessera/graph/row.hpp>
 #include <tessera/graph/value.hpp>
 
 namespace tessera {

@@ -91,7 +91,8 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     else
       alone |= 1u << d;
   }
-  const Value product = build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
+  const Value product =
+      build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
   r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 

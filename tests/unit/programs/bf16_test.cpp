@@ -125,7 +125,8 @@ TEST(ProgramsBf16, AttentionAndLookups) {
 
 namespace {
 
-template <ts::Precision P> constexpr auto products = [](const auto& floats) {
+template <ts::Precision P>
+constexpr auto products = [](const auto& floats) {
   const auto& [a, b] = floats;  // [m, k], [k, n]
   const auto y = ts::matmul<P>(a, b);
   return std::tuple(energy(y), y, ts::einsum<"mk,kn->nm", P>(a, b));
@@ -134,10 +135,8 @@ template <ts::Precision P> constexpr auto products = [](const auto& floats) {
 template <ts::Precision P> void expect_products(double bound, std::uint32_t seed) {
   // Sums of up to 40 terms of the size of one: a result has about the size of one, its terms 40 times that.
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>>(
-      with_gradient(products<P>), {.arguments = {values("mk"), values("kn")},
-                                   .cases = 40,
-                                   .tolerance = bound,
-                                   .extents = {{'k', {1, 20, 40}}}},
+      with_gradient(products<P>),
+      {.arguments = {values("mk"), values("kn")}, .cases = 40, .tolerance = bound, .extents = {{'k', {1, 20, 40}}}},
       seed);
 }
 

@@ -18,8 +18,7 @@ namespace {
 namespace ts = tessera;
 using ts::Precision;
 
-template <Precision P>
-constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul<P>(a, b); });
+template <Precision P> constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul<P>(a, b); });
 
 constexpr std::int64_t m = 50, n = 40, k = 300;
 
