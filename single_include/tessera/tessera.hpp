@@ -16077,18 +16077,29 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
-    if (step.adds_up && s + 1 < count && plan.steps[static_cast<std::size_t>(s) + 1].kind == StepKind::reshard)
-      for (std::int32_t v : step.inputs) detail::need_value(plan, v, s + 1);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
+
+  // A sum that a step takes over is written while operands of the step are still to be read.
+  Growable<int> last;
+  for (const PlanValue& value : plan.values) last.push_back(value.last_step);
+  for (int s = 0; s + 1 < count; ++s) {
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    if (!step.adds_up || plan.steps[static_cast<std::size_t>(s) + 1].kind != StepKind::reshard) continue;
+    for (std::int32_t v : step.inputs) {
+      while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
+        v = plan.values[static_cast<std::size_t>(v)].view_of;
+      if (v >= 0 && last[static_cast<std::size_t>(v)] < s + 1) last[static_cast<std::size_t>(v)] = s + 1;
+    }
+  }
 
   Growable<Lifetime> blocks;
   Growable<std::size_t> owners;
   for (std::size_t v = 0; v < plan.values.size(); ++v) {
     const PlanValue& value = plan.values[v];
     if (value.role != ValueRole::intermediate || value.first_step < 0) continue;
-    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
+    blocks.push_back({value.stored_bytes, value.first_step, last[v], 0});
     owners.push_back(v);
   }
   plan.arena_bytes = assign_offsets(blocks);
