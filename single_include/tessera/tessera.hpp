@@ -6181,6 +6181,28 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
+// ---- tessera/base/separate.hpp
+
+#ifndef TESSERA_BASE_SEPARATE_HPP
+#define TESSERA_BASE_SEPARATE_HPP
+
+/// Functions marked TESSERA_ONCE, and all that they call, are most of the machine code of a small program: the planner,
+/// the executor, redistribution. As a rule they are inline. A project that defines TESSERA_SEPARATE for all its units has
+/// them in the one unit that defines TESSERA_DEFINITIONS as well, and nowhere else: docs/build_times.md.
+#ifdef TESSERA_SEPARATE
+#define TESSERA_ONCE
+#else
+#define TESSERA_ONCE inline
+#endif
+
+#if !defined(TESSERA_SEPARATE) || defined(TESSERA_DEFINITIONS)
+#define TESSERA_HAS_DEFINITIONS 1
+#else
+#define TESSERA_HAS_DEFINITIONS 0
+#endif
+
+#endif
+
 // ---- tessera/kernels/isa.hpp
 
 #ifndef TESSERA_KERNELS_ISA_HPP
@@ -7207,9 +7229,12 @@ class ReshardPlan {
 
 /// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
 /// consecutive shards per box, reduced in that order. A program that repeats it keeps the ReshardPlan instead.
-inline void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                    std::span<const ShardRef> source, int partials = 1,
-                    kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials = 1,
+                          kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
   ReshardPlan plan(type, reduction, reduce);
   std::vector<int> to, from;
   std::vector<void*> to_data;
@@ -7225,6 +7250,7 @@ inline void reshard(DType type, Reduction reduction, std::span<const ShardRef> d
   plan.fill(to, from, partials);
   plan.run(to_data, from_data);
 }
+#endif
 
 /// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
 /// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
@@ -7592,7 +7618,9 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 /// " at train.cpp:41", for the end of a message.
 inline std::string at_text(std::source_location at) { return " at " + Source::from(at).text(); }
 
-inline void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at) {
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at) {
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
          at_text(at));
@@ -7608,6 +7636,7 @@ inline void check_shape(std::string_view op, DType dtype, const Shape& shape, in
   if (too_large && !empty)
     fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^59", at_text(at));
 }
+#endif
 
 /// As tessera::resolve. Its errors name the operation and the user's line.
 inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank,
@@ -7620,8 +7649,11 @@ inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const
 }
 
 /// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
-inline StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                           const PartitionSpec& spec, std::source_location at) {
+TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
+                                 const PartitionSpec& spec, std::source_location at);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
+                                 const PartitionSpec& spec, std::source_location at) {
   check_shape(op, dtype, shape, rank, at);
   const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
   try {
@@ -7630,6 +7662,7 @@ inline StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape,
     throw error(e.id(), concat_text(e.what(), ", in ", op, " of ", shape_text(dtype, shape), at_text(at)));
   }
 }
+#endif
 
 /// A run of neighbours of one shard, and the indices that they are.
 struct Slab {
@@ -7781,13 +7814,16 @@ template <> struct HostElement<std::vector<bool>> {
 template <class Range> using host_element = typename HostElement<Range>::type;
 
 /// Fills a storage from an array on the host that has its shape and any strides, in parallel.
-inline void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
+TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
   std::vector<runtime::ShardRef> shards;
   for (int shard = 0; shard < to.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
   runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1}, 1, &kernels::no_reduction);
 }
+#endif
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const kernels::Strides& strides,
@@ -25058,6 +25094,31 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }
 };
 
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
+/// Where the executor is compiled, its destructor is.
+struct DestroyExecutable {
+  void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
+};
+using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
+
+/// Plans a program for arguments, and prepares it to run.
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options);
+TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
+  return ExecutablePtr(
+      new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
+                                                  static_cast<int>(arguments.size()), options)));
+}
+TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  return executable.run(arguments);
+}
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
+#endif
+
 /// The executables of one program, one for each combination of shapes, shardings, sizes and mesh.
 class ProgramCache {
  public:
@@ -25080,10 +25141,7 @@ class ProgramCache {
       return *entry.executable;
     }
     ++statistics_.misses;
-    Plan plan = make_plan(compiled_.program, compiled_.units, mesh, arguments.data(),
-                          static_cast<int>(arguments.size()), options);
-    entries_.push_back(
-        {key, mesh, arguments, options, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
+    entries_.push_back({key, mesh, arguments, options, make_executable(compiled_, mesh, arguments, options)});
     return *entries_.back().executable;
   }
   CacheStatistics statistics() const {
@@ -25098,7 +25156,7 @@ class ProgramCache {
     Mesh mesh;
     std::vector<ArgumentInfo> arguments;
     PlanOptions options;
-    std::unique_ptr<runtime::Executable> executable;
+    ExecutablePtr executable;
   };
   CompiledProgram compiled_;
   std::vector<Entry> entries_;
@@ -25220,8 +25278,11 @@ struct RestoreLeaves {
 };
 
 /// What a plan needs to know of the leaves, checked: one mesh, and layers of one structure.
-inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
-                                          Mesh& mesh) {
+TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
+                                                Mesh& mesh);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
+                                                Mesh& mesh) {
   std::vector<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
@@ -25269,6 +25330,7 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
   }
   return infos;
 }
+#endif
 
 /// The executable for these leaves.
 template <class Traced>
@@ -25376,7 +25438,7 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   return with_line(expression.source, [&] {
     CollectLeaves collect;
     collect_expression(expression, collect);
-    std::vector<Leaf> results = executable_for<TracedExpression<E>>(collect.leaves).run(collect.leaves);
+    std::vector<Leaf> results = run_executable(executable_for<TracedExpression<E>>(collect.leaves), collect.leaves);
     return unflatten<ShardedTensor<T, Rank>>(results);
   });
 }
@@ -25439,7 +25501,7 @@ template <class F> class Compiled {
     (give_up<Args>(args), ...);
     std::vector<Leaf> results;
     try {
-      results = executable.run(leaves);
+      results = detail::run_executable(executable, leaves);
     } catch (...) {
       detail::RestoreLeaves restore{leaves};
       (give_back<Args>(args, restore), ...);
@@ -25593,13 +25655,16 @@ namespace tessera {
 namespace detail {
 
 /// Writes a whole tensor to an array of its shape and any strides, in parallel.
-inline void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
+TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
   std::vector<runtime::ShardRef> shards;
   for (int shard = 0; shard < from.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
   runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards, 1, &kernels::no_reduction);
 }
+#endif
 
 inline void copy_to_host(const TensorStorage& from, void* out) {
   copy_to_host(from, out, kernels::contiguous_strides(from.shape()));

@@ -12,6 +12,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/separate.hpp>
 #include <tessera/graph/op.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
@@ -265,9 +266,12 @@ class ReshardPlan {
 
 /// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
 /// consecutive shards per box, reduced in that order. A program that repeats it keeps the ReshardPlan instead.
-inline void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                    std::span<const ShardRef> source, int partials = 1,
-                    kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials = 1,
+                          kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
   ReshardPlan plan(type, reduction, reduce);
   std::vector<int> to, from;
   std::vector<void*> to_data;
@@ -283,6 +287,7 @@ inline void reshard(DType type, Reduction reduction, std::span<const ShardRef> d
   plan.fill(to, from, partials);
   plan.run(to_data, from_data);
 }
+#endif
 
 /// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
 /// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).

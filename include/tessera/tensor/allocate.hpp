@@ -12,6 +12,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/separate.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/host.hpp>
 #include <tessera/mesh/box.hpp>
@@ -43,7 +44,9 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 /// " at train.cpp:41", for the end of a message.
 inline std::string at_text(std::source_location at) { return " at " + Source::from(at).text(); }
 
-inline void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at) {
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at) {
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
          at_text(at));
@@ -59,6 +62,7 @@ inline void check_shape(std::string_view op, DType dtype, const Shape& shape, in
   if (too_large && !empty)
     fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^59", at_text(at));
 }
+#endif
 
 /// As tessera::resolve. Its errors name the operation and the user's line.
 inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank,
@@ -71,8 +75,11 @@ inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const
 }
 
 /// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
-inline StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                           const PartitionSpec& spec, std::source_location at) {
+TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
+                                 const PartitionSpec& spec, std::source_location at);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
+                                 const PartitionSpec& spec, std::source_location at) {
   check_shape(op, dtype, shape, rank, at);
   const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
   try {
@@ -81,6 +88,7 @@ inline StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape,
     throw error(e.id(), concat_text(e.what(), ", in ", op, " of ", shape_text(dtype, shape), at_text(at)));
   }
 }
+#endif
 
 /// A run of neighbours of one shard, and the indices that they are.
 struct Slab {

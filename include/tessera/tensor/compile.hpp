@@ -40,7 +40,7 @@ template <class F> class Compiled {
     (give_up<Args>(args), ...);
     std::vector<Leaf> results;
     try {
-      results = executable.run(leaves);
+      results = detail::run_executable(executable, leaves);
     } catch (...) {
       detail::RestoreLeaves restore{leaves};
       (give_back<Args>(args, restore), ...);

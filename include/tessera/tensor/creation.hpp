@@ -14,6 +14,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/separate.hpp>
 #include <tessera/graph/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
@@ -50,13 +51,16 @@ template <> struct HostElement<std::vector<bool>> {
 template <class Range> using host_element = typename HostElement<Range>::type;
 
 /// Fills a storage from an array on the host that has its shape and any strides, in parallel.
-inline void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
+TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
   std::vector<runtime::ShardRef> shards;
   for (int shard = 0; shard < to.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
   runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1}, 1, &kernels::no_reduction);
 }
+#endif
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const kernels::Strides& strides,

@@ -91,7 +91,7 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   return with_line(expression.source, [&] {
     CollectLeaves collect;
     collect_expression(expression, collect);
-    std::vector<Leaf> results = executable_for<TracedExpression<E>>(collect.leaves).run(collect.leaves);
+    std::vector<Leaf> results = run_executable(executable_for<TracedExpression<E>>(collect.leaves), collect.leaves);
     return unflatten<ShardedTensor<T, Rank>>(results);
   });
 }

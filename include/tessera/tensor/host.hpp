@@ -11,6 +11,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/separate.hpp>
 #include <tessera/graph/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -24,13 +25,16 @@ namespace tessera {
 namespace detail {
 
 /// Writes a whole tensor to an array of its shape and any strides, in parallel.
-inline void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
+TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
   std::vector<runtime::ShardRef> shards;
   for (int shard = 0; shard < from.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
   runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards, 1, &kernels::no_reduction);
 }
+#endif
 
 inline void copy_to_host(const TensorStorage& from, void* out) {
   copy_to_host(from, out, kernels::contiguous_strides(from.shape()));

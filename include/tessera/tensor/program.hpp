@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tessera/base/hash.hpp>
+#include <tessera/base/separate.hpp>
 #include <tessera/graph/traced_units.hpp>
 #include <tessera/kernels/fused_kernel.hpp>
 #include <tessera/runtime/attention_step.hpp>
@@ -103,6 +104,31 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }
 };
 
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
+/// Where the executor is compiled, its destructor is.
+struct DestroyExecutable {
+  void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
+};
+using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
+
+/// Plans a program for arguments, and prepares it to run.
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options);
+TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
+  return ExecutablePtr(
+      new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
+                                                  static_cast<int>(arguments.size()), options)));
+}
+TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  return executable.run(arguments);
+}
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
+#endif
+
 /// The executables of one program, one for each combination of shapes, shardings, sizes and mesh.
 class ProgramCache {
  public:
@@ -125,10 +151,7 @@ class ProgramCache {
       return *entry.executable;
     }
     ++statistics_.misses;
-    Plan plan = make_plan(compiled_.program, compiled_.units, mesh, arguments.data(),
-                          static_cast<int>(arguments.size()), options);
-    entries_.push_back(
-        {key, mesh, arguments, options, std::make_unique<runtime::Executable>(compiled_, std::move(plan))});
+    entries_.push_back({key, mesh, arguments, options, make_executable(compiled_, mesh, arguments, options)});
     return *entries_.back().executable;
   }
   CacheStatistics statistics() const {
@@ -143,7 +166,7 @@ class ProgramCache {
     Mesh mesh;
     std::vector<ArgumentInfo> arguments;
     PlanOptions options;
-    std::unique_ptr<runtime::Executable> executable;
+    ExecutablePtr executable;
   };
   CompiledProgram compiled_;
   std::vector<Entry> entries_;
@@ -265,8 +288,11 @@ struct RestoreLeaves {
 };
 
 /// What a plan needs to know of the leaves, checked: one mesh, and layers of one structure.
-inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
-                                          Mesh& mesh) {
+TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
+                                                Mesh& mesh);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
+                                                Mesh& mesh) {
   std::vector<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
@@ -314,6 +340,7 @@ inline std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const
   }
   return infos;
 }
+#endif
 
 /// The executable for these leaves.
 template <class Traced>

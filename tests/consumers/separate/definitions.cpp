@@ -1,0 +1,2 @@
+#define TESSERA_DEFINITIONS
+#include <tessera/tessera.hpp>
