@@ -2,8 +2,8 @@
 #define TESSERA_BASE_SEPARATE_HPP
 
 /// Functions marked TESSERA_ONCE, and all that they call, are most of the machine code of a small program: the planner,
-/// the executor, redistribution. As a rule they are inline. A project that defines TESSERA_SEPARATE for all its units has
-/// them in the one unit that defines TESSERA_DEFINITIONS as well, and nowhere else: docs/build_times.md.
+/// the executor, redistribution. As a rule they are inline. A project that defines TESSERA_SEPARATE for all its units
+/// has them in the one unit that defines TESSERA_DEFINITIONS as well, and nowhere else: docs/build_times.md.
 #ifdef TESSERA_SEPARATE
 #define TESSERA_ONCE
 #else

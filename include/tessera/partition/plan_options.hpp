@@ -1,0 +1,20 @@
+#ifndef TESSERA_PARTITION_PLAN_OPTIONS_HPP
+#define TESSERA_PARTITION_PLAN_OPTIONS_HPP
+
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/partition/solve.hpp>
+
+namespace tessera {
+
+/// What a caller asks of a plan.
+struct PlanOptions {
+  const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
+  bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
+  /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
+  InlineVector<Name, max_axes> explicit_axes = {};
+};
+
+}  // namespace tessera
+
+#endif

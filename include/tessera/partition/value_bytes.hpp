@@ -1,0 +1,56 @@
+#ifndef TESSERA_PARTITION_VALUE_BYTES_HPP
+#define TESSERA_PARTITION_VALUE_BYTES_HPP
+
+#include <cstdint>
+
+#include <tessera/partition/lifetimes.hpp>
+#include <tessera/partition/links.hpp>
+#include <tessera/partition/parts.hpp>
+#include <tessera/partition/plan.hpp>
+#include <tessera/partition/reshard_path.hpp>
+
+namespace tessera::detail {
+
+/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of the
+/// parts that there are.
+constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                                      const PartList& parts = {}) {
+  if (!parts.entries.empty())
+    return distinct_bytes(global, sharding.without_unreduced(), dtype, mesh) *
+           parts.count(mesh, devices_on(mesh, sharding.unreduced));
+  const auto bytes = [&](const Shape& extents) {
+    return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
+  };
+  bool even = true;
+  for (int d = 0; d < sharding.rank; ++d)
+    even =
+        even && (sharding.dims[d].empty() || global[static_cast<std::size_t>(d)] % shard_count(sharding, mesh, d) == 0);
+  const ShardGrid grid(mesh, sharding);
+  if (even) return grid.count() * bytes(local_extents(global, sharding, mesh));
+  std::int64_t total = 0;
+  for (int s = 0; s < grid.count(); ++s)
+    total += bytes(extents(shard_box(global, sharding, mesh, grid.coordinates(s))));
+  return total;
+}
+
+/// Bytes that a step reads or writes of a value: those of its elements, once for each part.
+constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
+  if (value.role == ValueRole::host) return 0;
+  return volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)) *
+         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced));
+}
+
+/// Dims that were split only to be stored are gathered because the user said so.
+constexpr bool was_stored(const Sharding& from, const Sharding& to) {
+  bool stored = false;
+  for (int d = 0; d < from.rank; ++d) {
+    if (is_prefix(from.dims[d], to.dims[d])) continue;
+    if (from.priority[d] == 0) return false;
+    stored = true;
+  }
+  return stored;
+}
+
+}  // namespace tessera::detail
+
+#endif
