@@ -11942,6 +11942,25 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
 
 #endif
 
+// ---- tessera/partition/plan_options.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_OPTIONS_HPP
+#define TESSERA_PARTITION_PLAN_OPTIONS_HPP
+
+namespace tessera {
+
+/// What a caller asks of a plan.
+struct PlanOptions {
+  const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
+  bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
+  /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
+  InlineVector<Name, max_axes> explicit_axes = {};
+};
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/unit_flops.hpp
 
 #ifndef TESSERA_PARTITION_UNIT_FLOPS_HPP
@@ -11986,6 +12005,57 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/value_bytes.hpp
+
+#ifndef TESSERA_PARTITION_VALUE_BYTES_HPP
+#define TESSERA_PARTITION_VALUE_BYTES_HPP
+
+namespace tessera::detail {
+
+/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of
+/// the parts that there are.
+constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                                      const PartList& parts = {}) {
+  if (!parts.entries.empty())
+    return distinct_bytes(global, sharding.without_unreduced(), dtype, mesh) *
+           parts.count(mesh, devices_on(mesh, sharding.unreduced));
+  const auto bytes = [&](const Shape& extents) {
+    return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
+  };
+  bool even = true;
+  for (int d = 0; d < sharding.rank; ++d)
+    even =
+        even && (sharding.dims[d].empty() || global[static_cast<std::size_t>(d)] % shard_count(sharding, mesh, d) == 0);
+  const ShardGrid grid(mesh, sharding);
+  if (even) return grid.count() * bytes(local_extents(global, sharding, mesh));
+  std::int64_t total = 0;
+  for (int s = 0; s < grid.count(); ++s)
+    total += bytes(extents(shard_box(global, sharding, mesh, grid.coordinates(s))));
+  return total;
+}
+
+/// Bytes that a step reads or writes of a value: those of its elements, once for each part.
+constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
+  if (value.role == ValueRole::host) return 0;
+  return volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)) *
+         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced));
+}
+
+/// Dims that were split only to be stored are gathered because the user said so.
+constexpr bool was_stored(const Sharding& from, const Sharding& to) {
+  bool stored = false;
+  for (int d = 0; d < from.rank; ++d) {
+    if (is_prefix(from.dims[d], to.dims[d])) continue;
+    if (from.priority[d] == 0) return false;
+    stored = true;
+  }
+  return stored;
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -12038,13 +12108,6 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
 #define TESSERA_PARTITION_GRAPH_PLANNER_HPP
 
 namespace tessera {
-
-struct PlanOptions {
-  const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
-  bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
-  /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
-  InlineVector<Name, max_axes> explicit_axes = {};
-};
 
 namespace detail {
 
@@ -12139,25 +12202,6 @@ class GraphPlanner {
 
   // ---- values
 
-  constexpr std::int64_t stored_bytes(const Shape& global, const Sharding& sharding, DType dtype,
-                                      const PartList& parts = {}) const {
-    if (!parts.entries.empty())
-      return stored_bytes(global, sharding.without_unreduced(), dtype) *
-             parts.count(mesh_, devices_on(mesh_, sharding.unreduced));
-    const auto bytes = [&](const Shape& extents) {
-      return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
-    };
-    bool even = true;
-    for (int d = 0; d < sharding.rank; ++d)
-      even = even && (sharding.dims[d].empty() || global[size(d)] % shard_count(sharding, mesh_, d) == 0);
-    const ShardGrid grid(mesh_, sharding);
-    if (even) return grid.count() * bytes(local_extents(global, sharding, mesh_));
-    std::int64_t total = 0;
-    for (int s = 0; s < grid.count(); ++s)
-      total += bytes(extents(shard_box(global, sharding, mesh_, grid.coordinates(s))));
-    return total;
-  }
-
   constexpr int add_value(int node, const Sharding& sharding, ValueRole role, bool stacked = false, int view_of = -1) {
     PlanValue made;
     made.node = node;
@@ -12174,9 +12218,9 @@ class GraphPlanner {
       if (stacked) {
         Shape slice = made.shape;
         slice.erase(0);
-        made.stored_bytes = made.shape[0] * stored_bytes(slice, without_layers(sharding), made.dtype);
+        made.stored_bytes = made.shape[0] * distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_);
       } else {
-        made.stored_bytes = stored_bytes(made.shape, sharding, made.dtype, made.parts);
+        made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
       }
     }
     made_.values.push_back(made);
@@ -12255,28 +12299,9 @@ class GraphPlanner {
     const int result = add_value(node, target, role_of(node, target), stacked);
     step.inputs = {best};
     step.outputs = {result};
-    step.bytes = moved_bytes(best) + moved_bytes(result);
+    step.bytes = moved_bytes(value(best), mesh_) + moved_bytes(value(result), mesh_);
     made_.steps.push_back(std::move(step));
     return result;
-  }
-
-  /// Dims that were split only to be stored are gathered because the user said so.
-  constexpr bool was_stored(const Sharding& from, const Sharding& to) const {
-    bool stored = false;
-    for (int d = 0; d < from.rank; ++d) {
-      if (is_prefix(from.dims[d], to.dims[d])) continue;
-      if (from.priority[d] == 0) return false;
-      stored = true;
-    }
-    return stored;
-  }
-
-  /// Bytes of all distinct shards.
-  constexpr std::int64_t moved_bytes(int v) {
-    const PlanValue& own = value(v);
-    if (own.role == ValueRole::host) return 0;
-    return volume(own.shape) * static_cast<std::int64_t>(size_of(own.dtype)) *
-           own.parts.count(mesh_, devices_on(mesh_, own.sharding.unreduced));
   }
 
   // ---- units
@@ -12361,8 +12386,8 @@ class GraphPlanner {
       parts = own > parts ? own : parts;
     }
     step.flops = unit_flops(graph_, units_, u, solver_.links[size(g_)], found_) * parts;
-    for (std::int32_t v : step.inputs) step.bytes += moved_bytes(v);
-    for (std::int32_t v : step.outputs) step.bytes += moved_bytes(v);
+    for (std::int32_t v : step.inputs) step.bytes += moved_bytes(value(v), mesh_);
+    for (std::int32_t v : step.outputs) step.bytes += moved_bytes(value(v), mesh_);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
   }
@@ -12500,7 +12525,7 @@ class GraphPlanner {
     const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
     step.inputs = {v};
     step.outputs = {result};
-    step.bytes = 2 * moved_bytes(v);
+    step.bytes = 2 * moved_bytes(value(v), mesh_);
     made_.steps.push_back(std::move(step));
     return result;
   }

@@ -11,8 +11,8 @@
 
 namespace tessera::detail {
 
-/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of the
-/// parts that there are.
+/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of
+/// the parts that there are.
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
   if (!parts.entries.empty())
