@@ -1,0 +1,27 @@
+#include "check.hpp"
+
+namespace ts = tessera;
+using namespace programs;
+
+TEST(Programs, ElementTypes) {
+  constexpr auto f = [](auto i, auto j, auto k, auto u, auto d, auto flag) {
+    const auto chosen = ts::logical_and(i >= -2, ts::logical_or(ts::not_equal(i, 1), flag));
+    const auto quotient = (i * 7 - j) / (ts::abs(j) + 2) + ts::maximum(i, j) - ts::minimum(i, 3);
+    const auto wide = ts::cast<std::int64_t>(i) * 1000000007 + k - ts::sum<0>(k, ts::keepdims);
+    const auto real = ts::exp(d) * ts::cast<double>(k) + ts::tanh(d) / 3.0 + ts::pow(ts::abs(d) + 0.5, d) +
+                      ts::log(ts::sigmoid(d)) + ts::gelu(d) - ts::sqrt(ts::abs(d)) * ts::rsqrt(ts::abs(d) + 1.0);
+    const auto bytes = u / std::uint8_t{3} + ts::minimum(u, std::uint8_t{20});
+    return std::tuple(chosen, ts::equal(quotient, j), quotient, ts::select(chosen, quotient, -i), wide, real, bytes,
+                      ts::cast<bool>(i), ts::cast<std::int32_t>(d * 10.0), ts::cast<float>(k),
+                      ts::cast<std::int32_t>(flag), ts::sum(i), ts::max<0>(k), ts::min<1>(i, ts::keepdims),
+                      ts::sum<1>(ts::cast<std::int32_t>(u)), ts::max<1>(d), ts::sum<0>(d), ts::sum<0, 1>(d * d));
+  };
+  expect_equal_on_all_meshes<Tensor<2, std::int32_t>, Tensor<2, std::int32_t>, Tensor<2, std::int64_t>,
+                             Tensor<2, std::uint8_t>, Tensor<2, double>, Tensor<2, bool>>(
+      f,
+      {.arguments = {values<std::int32_t>("mn", -4, 5), values<std::int32_t>("mn", -5, 6),
+                     values<std::int64_t>("mn", -1e9, 1e9), values<std::uint8_t>("mn", 0, 60),
+                     values<double>("mn", -2, 2), values<bool>("mn")},
+       .may_be_empty = true},
+      2);
+}

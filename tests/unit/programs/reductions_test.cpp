@@ -1,0 +1,19 @@
+#include "check.hpp"
+
+namespace ts = tessera;
+using namespace programs;
+
+TEST(Programs, Reductions) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x, y] = floats;  // [a, b, c]
+    using ts::keepdims;
+    return std::tuple(
+        energy(ts::sum<0>(x), ts::sum<1>(x, keepdims), ts::sum<2>(x), ts::sum<0, 1>(x, keepdims), ts::sum<0, 2>(x),
+               ts::sum<1, 2>(x), ts::mean<0>(y), ts::mean<-1>(y, keepdims), ts::mean<0, -1>(y), ts::max<2>(y),
+               ts::max<0>(x * y, keepdims), ts::min<1>(y), ts::max<0, 1>(x), ts::min<0, 2>(y, keepdims)) +
+            ts::max(x) * ts::min(y) + ts::mean(x) + ts::sum(x * y),
+        ts::sum<0, 1, 2>(x, keepdims), ts::mean<1>(x * y), ts::max<1, 2>(x - y), x - ts::mean<1>(x, keepdims));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>>>(with_gradient(f),
+                                                               {.arguments = {values("abc"), values("abc")}}, 3);
+}
