@@ -159,11 +159,11 @@ void Harness::measure(const std::string& row, const Work& work, std::vector<Cont
     floor.push_back(std::max(work.flops / fma.amount * contenders[named].times[round],
                              work.bytes / copy.amount * contenders[named + 1].times[round]));
   const auto print = [&](const char* peer, double theirs, double ratio) {
-    std::printf(
-        "{\"name\": \"%s\", \"peer\": \"%s\", \"ours\": %.9g, \"theirs\": %.9g, \"ratio\": %.5g, "
-        "\"floor\": %.9g, \"share\": %.5g, \"fma\": %.5g, \"copy\": %.5g, \"rounds\": %zu}\n",
-        row.c_str(), peer, median(ours), theirs, ratio, median(floor), median_quotient(floor, ours),
-        fma.amount / median(contenders[named].times), copy.amount / median(contenders[named + 1].times), ours.size());
+    std::printf("{\"name\": \"%s\", \"peer\": \"%s\", \"ours\": %.9g, \"theirs\": %.9g, \"ratio\": %.5g, "
+                "\"floor\": %.9g, \"share\": %.5g, \"fma\": %.5g, \"copy\": %.5g, \"rounds\": %zu}\n",
+                row.c_str(), peer, median(ours), theirs, ratio, median(floor), median_quotient(floor, ours),
+                fma.amount / median(contenders[named].times), copy.amount / median(contenders[named + 1].times),
+                ours.size());
   };
   if (named == 1) print("", 0, 0);
   for (std::size_t i = 1; i < named; ++i)

@@ -115,10 +115,9 @@ class LossChart {
         "font-family=\"system-ui, -apple-system, 'Segoe UI', sans-serif\" font-size=\"13\">\n",
         width, height, width, height);
     out += "<title>" + escaped(title_) + "</title>\n";
-    out +=
-        "<style>.grid{stroke:#e7e9ee}.axis{stroke:#8b93a3}.tick{fill:#5b6375}.name{fill:#1d2433}"
-        ".raw,.smooth{fill:none;stroke:#2f6fde;stroke-linejoin:round;stroke-linecap:round}"
-        ".raw{stroke-width:1;opacity:.35}.smooth{stroke-width:2.5}.last{fill:#2f6fde}</style>\n";
+    out += "<style>.grid{stroke:#e7e9ee}.axis{stroke:#8b93a3}.tick{fill:#5b6375}.name{fill:#1d2433}"
+           ".raw,.smooth{fill:none;stroke:#2f6fde;stroke-linejoin:round;stroke-linecap:round}"
+           ".raw{stroke-width:1;opacity:.35}.smooth{stroke-width:2.5}.last{fill:#2f6fde}</style>\n";
     out += format("<rect width=\"%g\" height=\"%g\" rx=\"10\" fill=\"#fff\"/>\n", width, height);
     out += format("<text class=\"name\" x=\"%g\" y=\"38\" font-size=\"19\" font-weight=\"600\">", left) +
            escaped(title_) + "</text>\n";
@@ -142,10 +141,9 @@ class LossChart {
     }
     out += format("<text class=\"name\" x=\"%g\" y=\"%g\" text-anchor=\"middle\">training step</text>\n",
                   (left + right) / 2, bottom + 50);
-    out += format(
-        "<text class=\"name\" transform=\"translate(24 %g) rotate(-90)\" text-anchor=\"middle\">"
-        "cross-entropy, nats a character</text>\n",
-        (top + bottom) / 2);
+    out += format("<text class=\"name\" transform=\"translate(24 %g) rotate(-90)\" text-anchor=\"middle\">"
+                  "cross-entropy, nats a character</text>\n",
+                  (top + bottom) / 2);
   }
 
   /// Steps are counted from 1. A long run is drawn by the extremes of short stretches: no spike is lost.

@@ -4068,9 +4068,8 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
     return x.value.at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced())
-      fail(errc::unsupported,
-           "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
-           "pass it as an argument");
+      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
+                              "pass it as an argument");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
@@ -8460,8 +8459,8 @@ template <bool Causal> struct AttentionTag {
   static constexpr void check_static_dims(const Node& q, const Node& k, const Node& v) {
     const unsigned shared = 1u << 0 | 1u << 2;
     if (((q.unit ^ k.unit) & (shared | 1u << 3)) != 0 || ((k.unit ^ v.unit) & (shared | 1u << 1)) != 0)
-      fail(errc::unsupported,
-           "[attention] dims of static extent 1: queries, keys and values have them alike; nothing is broadcast");
+      fail(errc::unsupported, "[attention] dims of static extent 1: queries, keys and values have them alike; "
+                              "nothing is broadcast");
   }
 };
 
@@ -8743,9 +8742,8 @@ constexpr void require_unit(Value x, int dim, const char* message) {
 
 template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid,
-                "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
-                "parentheses around parts of one dim; the right side has every name of the left once");
+  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
+                            "parentheses around parts of one dim; the right side has every name of the left once");
   static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
   static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
   static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
@@ -8953,8 +8951,8 @@ template <int Rank, int D> struct ConcatTag {
     made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
     for (const Value& part : parts)
       if ((part.node().unit & ~(1u << dim)) != made.unit)
-        fail(errc::shape_mismatch,
-             "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
+        fail(errc::shape_mismatch, "[concat] dims: an operand has static extent 1 where another extends; "
+                                   "broadcast it first");
     return first.at(source).make(made, operands, count);
   }
 };
@@ -10062,9 +10060,8 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout 
                          Source source) {
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[with_sharding] outside of a trace: it is for values inside a traced function; use "
-         "ts::reshard for tensors");
+    fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
+                            "ts::reshard for tensors");
   const Value value = lower(context, x);
   Node made{.op = Op::constraint,
             .dtype = value.dtype(),
@@ -11560,8 +11557,8 @@ struct BindArguments {
       // Numbers of the program are sources: the body has nodes of its own for them.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        fail(errc::unsupported,
-             "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
+        fail(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
+                                "compute it in the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }
@@ -21046,29 +21043,26 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
   const std::int64_t line = 64, row = c_row * 4;
   float* const below = c + 16 * c_row;
   if (accumulate)
-    asm volatile(
-        "tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
-        "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
-        :
-        : "r"(c), "r"(below), "r"(row)
-        : "memory");
+    asm volatile("tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
+                 "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
+                 :
+                 : "r"(c), "r"(below), "r"(row)
+                 : "memory");
   else
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
   for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
-    asm volatile(
-        "tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
-        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-        "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
-        "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
-        :
-        : "r"(a), "r"(b), "r"(line)
-        : "memory");
-  asm volatile(
-      "tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
-      "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
-      :
-      : "r"(c), "r"(below), "r"(row)
-      : "memory");
+    asm volatile("tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
+                 "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+                 "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
+                 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+                 :
+                 : "r"(a), "r"(b), "r"(line)
+                 : "memory");
+  asm volatile("tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
+               "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
+               :
+               : "r"(c), "r"(below), "r"(row)
+               : "memory");
 }
 #endif
 

@@ -191,9 +191,8 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
     return x.value.at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced())
-      fail(errc::unsupported,
-           "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
-           "pass it as an argument");
+      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
+                              "pass it as an argument");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);

@@ -50,8 +50,8 @@ struct BindArguments {
       // Numbers of the program are sources: the body has nodes of its own for them.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        fail(errc::unsupported,
-             "[stack] extra argument: a size that was computed can't enter a stack; compute it in the block");
+        fail(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
+                                "compute it in the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }

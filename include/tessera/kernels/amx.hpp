@@ -67,29 +67,26 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
   const std::int64_t line = 64, row = c_row * 4;
   float* const below = c + 16 * c_row;
   if (accumulate)
-    asm volatile(
-        "tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
-        "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
-        :
-        : "r"(c), "r"(below), "r"(row)
-        : "memory");
+    asm volatile("tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
+                 "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
+                 :
+                 : "r"(c), "r"(below), "r"(row)
+                 : "memory");
   else
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
   for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
-    asm volatile(
-        "tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
-        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-        "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
-        "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
-        :
-        : "r"(a), "r"(b), "r"(line)
-        : "memory");
-  asm volatile(
-      "tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
-      "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
-      :
-      : "r"(c), "r"(below), "r"(row)
-      : "memory");
+    asm volatile("tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
+                 "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+                 "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
+                 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+                 :
+                 : "r"(a), "r"(b), "r"(line)
+                 : "memory");
+  asm volatile("tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
+               "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
+               :
+               : "r"(c), "r"(below), "r"(row)
+               : "memory");
 }
 #endif
 

@@ -54,8 +54,8 @@ template <bool Causal> struct AttentionTag {
   static constexpr void check_static_dims(const Node& q, const Node& k, const Node& v) {
     const unsigned shared = 1u << 0 | 1u << 2;
     if (((q.unit ^ k.unit) & (shared | 1u << 3)) != 0 || ((k.unit ^ v.unit) & (shared | 1u << 1)) != 0)
-      fail(errc::unsupported,
-           "[attention] dims of static extent 1: queries, keys and values have them alike; nothing is broadcast");
+      fail(errc::unsupported, "[attention] dims of static extent 1: queries, keys and values have them alike; "
+                              "nothing is broadcast");
   }
 };
 

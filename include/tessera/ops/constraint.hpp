@@ -24,9 +24,8 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout 
                          Source source) {
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[with_sharding] outside of a trace: it is for values inside a traced function; use "
-         "ts::reshard for tensors");
+    fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
+                            "ts::reshard for tensors");
   const Value value = lower(context, x);
   Node made{.op = Op::constraint,
             .dtype = value.dtype(),

@@ -139,9 +139,8 @@ constexpr void require_unit(Value x, int dim, const char* message) {
 
 template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid,
-                "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
-                "parentheses around parts of one dim; the right side has every name of the left once");
+  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
+                            "parentheses around parts of one dim; the right side has every name of the left once");
   static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
   static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
   static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));

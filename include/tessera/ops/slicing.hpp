@@ -37,8 +37,8 @@ template <int Rank, int D> struct ConcatTag {
     made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
     for (const Value& part : parts)
       if ((part.node().unit & ~(1u << dim)) != made.unit)
-        fail(errc::shape_mismatch,
-             "[concat] dims: an operand has static extent 1 where another extends; broadcast it first");
+        fail(errc::shape_mismatch, "[concat] dims: an operand has static extent 1 where another extends; "
+                                   "broadcast it first");
     return first.at(source).make(made, operands, count);
   }
 };

@@ -13,50 +13,44 @@ using tessera::visualize_sharding;
 const Mesh mesh({{"data", 2}, {"model", 2}});
 
 TEST(PictureTest, TwoDims) {
-  EXPECT_EQ(visualize_sharding(resolve({"data", "model"}, mesh, 2), mesh),
-            "┌───────┬───────┐\n"
-            "│ CPU 0 │ CPU 1 │\n"
-            "├───────┼───────┤\n"
-            "│ CPU 2 │ CPU 3 │\n"
-            "└───────┴───────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({"data", "model"}, mesh, 2), mesh), "┌───────┬───────┐\n"
+                                                                           "│ CPU 0 │ CPU 1 │\n"
+                                                                           "├───────┼───────┤\n"
+                                                                           "│ CPU 2 │ CPU 3 │\n"
+                                                                           "└───────┴───────┘\n");
 }
 
 TEST(PictureTest, ReplicasShareACell) {
-  EXPECT_EQ(visualize_sharding(resolve({none, "model"}, mesh, 2), mesh),
-            "┌────────────┬────────────┐\n"
-            "│ CPU [0, 2] │ CPU [1, 3] │\n"
-            "└────────────┴────────────┘\n");
-  EXPECT_EQ(visualize_sharding(resolve({}, mesh, 2), mesh, "GPU"),
-            "┌──────────────────┐\n"
-            "│ GPU [0, 1, 2, 3] │\n"
-            "└──────────────────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({none, "model"}, mesh, 2), mesh), "┌────────────┬────────────┐\n"
+                                                                         "│ CPU [0, 2] │ CPU [1, 3] │\n"
+                                                                         "└────────────┴────────────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({}, mesh, 2), mesh, "GPU"), "┌──────────────────┐\n"
+                                                                   "│ GPU [0, 1, 2, 3] │\n"
+                                                                   "└──────────────────┘\n");
 }
 
 TEST(PictureTest, OneDimIsOneRow) {
-  EXPECT_EQ(visualize_sharding(resolve({{"model", "data"}}, mesh, 1), mesh),
-            "┌───────┬───────┬───────┬───────┐\n"
-            "│ CPU 0 │ CPU 2 │ CPU 1 │ CPU 3 │\n"
-            "└───────┴───────┴───────┴───────┘\n");
-  EXPECT_EQ(visualize_sharding(resolve({}, Mesh(), 0), Mesh()),
-            "┌───────┐\n"
-            "│ CPU 0 │\n"
-            "└───────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({{"model", "data"}}, mesh, 1), mesh), "┌───────┬───────┬───────┬───────┐\n"
+                                                                             "│ CPU 0 │ CPU 2 │ CPU 1 │ CPU 3 │\n"
+                                                                             "└───────┴───────┴───────┴───────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({}, Mesh(), 0), Mesh()), "┌───────┐\n"
+                                                                "│ CPU 0 │\n"
+                                                                "└───────┘\n");
 }
 
 TEST(PictureTest, LaterDimsAreTablesOfTheirOwn) {
-  EXPECT_EQ(visualize_sharding(resolve({"data", none, "model"}, mesh, 3), mesh),
-            "dim 2: shard 0 of 2\n"
-            "┌───────┐\n"
-            "│ CPU 0 │\n"
-            "├───────┤\n"
-            "│ CPU 2 │\n"
-            "└───────┘\n"
-            "dim 2: shard 1 of 2\n"
-            "┌───────┐\n"
-            "│ CPU 1 │\n"
-            "├───────┤\n"
-            "│ CPU 3 │\n"
-            "└───────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({"data", none, "model"}, mesh, 3), mesh), "dim 2: shard 0 of 2\n"
+                                                                                 "┌───────┐\n"
+                                                                                 "│ CPU 0 │\n"
+                                                                                 "├───────┤\n"
+                                                                                 "│ CPU 2 │\n"
+                                                                                 "└───────┘\n"
+                                                                                 "dim 2: shard 1 of 2\n"
+                                                                                 "┌───────┐\n"
+                                                                                 "│ CPU 1 │\n"
+                                                                                 "├───────┤\n"
+                                                                                 "│ CPU 3 │\n"
+                                                                                 "└───────┘\n");
   const std::string four = visualize_sharding(resolve({none, none, "model", "data"}, mesh, 4), mesh);
   EXPECT_NE(four.find("dims 2, 3: shard (1, 0) of (2, 2)\n┌───────┐\n│ CPU 1 │\n"), std::string::npos) << four;
 }
@@ -68,14 +62,12 @@ TEST(PictureTest, ColumnsAreAsWideAsTheirCells) {
 }
 
 TEST(PictureTest, StringsWithoutTilesAreDrawnToo) {
-  EXPECT_EQ(visualize_sharding(parse_hlo_sharding("{manual}"), 2),
-            "┌───────────────────┐\n"
-            "│ CPU [0, 1] manual │\n"
-            "└───────────────────┘\n");
-  EXPECT_EQ(visualize_sharding(parse_hlo_sharding("{maximal device=2}"), 4),
-            "┌───────┐\n"
-            "│ CPU 2 │\n"
-            "└───────┘\n");
+  EXPECT_EQ(visualize_sharding(parse_hlo_sharding("{manual}"), 2), "┌───────────────────┐\n"
+                                                                   "│ CPU [0, 1] manual │\n"
+                                                                   "└───────────────────┘\n");
+  EXPECT_EQ(visualize_sharding(parse_hlo_sharding("{maximal device=2}"), 4), "┌───────┐\n"
+                                                                             "│ CPU 2 │\n"
+                                                                             "└───────┘\n");
 }
 
 TEST(PictureTest, PartsThatAreManualOrUnreducedSaySo) {
@@ -85,31 +77,27 @@ TEST(PictureTest, PartsThatAreManualOrUnreducedSaySo) {
             "└───────────────────┴───────────────────┘\n");
   tessera::Sharding sum = resolve({"data"}, mesh, 1);
   sum.unreduced = 0b10;
-  EXPECT_EQ(visualize_sharding(sum, mesh),
-            "┌──────────────────────┬──────────────────────┐\n"
-            "│ CPU [0, 1] unreduced │ CPU [2, 3] unreduced │\n"
-            "└──────────────────────┴──────────────────────┘\n");
+  EXPECT_EQ(visualize_sharding(sum, mesh), "┌──────────────────────┬──────────────────────┐\n"
+                                           "│ CPU [0, 1] unreduced │ CPU [2, 3] unreduced │\n"
+                                           "└──────────────────────┴──────────────────────┘\n");
 }
 
 // The tables that PyTorch/XLA draws for 8 devices in a mesh of 2 x 4.
 TEST(PictureTest, DrawsTheReferenceTables) {
   const Mesh eight({{"x", 2}, {"y", 4}});
-  EXPECT_EQ(visualize_sharding(resolve({"x", "y"}, eight, 2), eight, "TPU"),
-            "┌───────┬───────┬───────┬───────┐\n"
-            "│ TPU 0 │ TPU 1 │ TPU 2 │ TPU 3 │\n"
-            "├───────┼───────┼───────┼───────┤\n"
-            "│ TPU 4 │ TPU 5 │ TPU 6 │ TPU 7 │\n"
-            "└───────┴───────┴───────┴───────┘\n");
-  EXPECT_EQ(visualize_sharding(resolve({"x", none}, eight, 2), eight, "TPU"),
-            "┌──────────────────┐\n"
-            "│ TPU [0, 1, 2, 3] │\n"
-            "├──────────────────┤\n"
-            "│ TPU [4, 5, 6, 7] │\n"
-            "└──────────────────┘\n");
-  EXPECT_EQ(visualize_sharding(resolve({none, none}, eight, 2), eight, "TPU"),
-            "┌──────────────────────────────┐\n"
-            "│ TPU [0, 1, 2, 3, 4, 5, 6, 7] │\n"
-            "└──────────────────────────────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({"x", "y"}, eight, 2), eight, "TPU"), "┌───────┬───────┬───────┬───────┐\n"
+                                                                             "│ TPU 0 │ TPU 1 │ TPU 2 │ TPU 3 │\n"
+                                                                             "├───────┼───────┼───────┼───────┤\n"
+                                                                             "│ TPU 4 │ TPU 5 │ TPU 6 │ TPU 7 │\n"
+                                                                             "└───────┴───────┴───────┴───────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({"x", none}, eight, 2), eight, "TPU"), "┌──────────────────┐\n"
+                                                                              "│ TPU [0, 1, 2, 3] │\n"
+                                                                              "├──────────────────┤\n"
+                                                                              "│ TPU [4, 5, 6, 7] │\n"
+                                                                              "└──────────────────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({none, none}, eight, 2), eight, "TPU"), "┌──────────────────────────────┐\n"
+                                                                               "│ TPU [0, 1, 2, 3, 4, 5, 6, 7] │\n"
+                                                                               "└──────────────────────────────┘\n");
 }
 
 TEST(PictureTest, LargeMeshesAreSummarized) {
@@ -125,10 +113,9 @@ TEST(PictureTest, LargeMeshesAreSummarized) {
             "│ CPU 99000 │ CPU 99001 │ … │ CPU 99999 │\n"
             "└───────────┴───────────┴───┴───────────┘\n"
             "100 x 1000 shards on 100000 devices\n");
-  EXPECT_EQ(visualize_sharding(resolve({}, large, 2), large, {.max_ids = 4}),
-            "┌──────────────────────┐\n"
-            "│ CPU [0, 1, …, 99999] │\n"
-            "└──────────────────────┘\n");
+  EXPECT_EQ(visualize_sharding(resolve({}, large, 2), large, {.max_ids = 4}), "┌──────────────────────┐\n"
+                                                                              "│ CPU [0, 1, …, 99999] │\n"
+                                                                              "└──────────────────────┘\n");
   EXPECT_EQ(visualize_sharding(resolve({"y"}, large, 1), large, {.max_columns = 3, .max_ids = 3}),
             "┌───────────────────┬───┬─────────────────────┐\n"
             "│ CPU [0, …, 99000] │ … │ CPU [999, …, 99999] │\n"

@@ -263,13 +263,12 @@ TEST(collectives, are_counted_where_they_run) {
   tc::all_to_all(x, 0, 1, "y");
   tc::collective_permute(x, {{0, 1}});
   tc::broadcast(x);
-  EXPECT_EQ(scope.text(),
-            "1 all_reduce over x: 144 B, 144 B on the wire\n"
-            "1 reduce_scatter over y: 144 B, 96 B on the wire\n"
-            "1 all_gather over y: 432 B, 288 B on the wire\n"
-            "1 all_to_all over y: 432 B, 96 B on the wire\n"
-            "1 permute over x,y: 144 B, 144 B on the wire\n"
-            "1 broadcast over x,y: 144 B, 144 B on the wire\n");
+  EXPECT_EQ(scope.text(), "1 all_reduce over x: 144 B, 144 B on the wire\n"
+                          "1 reduce_scatter over y: 144 B, 96 B on the wire\n"
+                          "1 all_gather over y: 432 B, 288 B on the wire\n"
+                          "1 all_to_all over y: 432 B, 96 B on the wire\n"
+                          "1 permute over x,y: 144 B, 144 B on the wire\n"
+                          "1 broadcast over x,y: 144 B, 144 B on the wire\n");
   ts::CommunicationScope budget({.collectives = 0});
   expect_error(
       ts::errc::policy, [&] { tc::all_reduce(x); }, "collectives: 1 more", "collectives_test.cpp:");

@@ -84,16 +84,15 @@ TEST(MakePlan, GoldenForwardOfAMegatronMlp) {
     while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
     text.erase(at, end - at);
   }
-  EXPECT_EQ(text,
-            "plan on mesh(data=2,model=4)\n"
-            "  %3 f32[32,256]{data,model} = einsum %2 %0  1,048,576 flops, 106,496 B\n"
-            "  %4 f32[32,256]{data,model} = fused gelu %3  180,224 flops, 65,536 B\n"
-            "  %5 f32[32,64]{data,-}+sum(model) = einsum %4 %1  1,048,576 flops, 131,072 B\n"
-            "  %6 f32[32,64]{data,-} = reshard %5\n"
-            "    all_reduce over model: 4,096 B, 6,144 B on the wire  (partial sum)\n"
-            "communication of each device\n"
-            "  1 all_reduce over model: 4,096 B, 6,144 B on the wire\n"
-            "memory of a device: 36,864 B arguments, 4,096 B results, 8,192 B scratch; 45,056 B at most\n");
+  EXPECT_EQ(text, "plan on mesh(data=2,model=4)\n"
+                  "  %3 f32[32,256]{data,model} = einsum %2 %0  1,048,576 flops, 106,496 B\n"
+                  "  %4 f32[32,256]{data,model} = fused gelu %3  180,224 flops, 65,536 B\n"
+                  "  %5 f32[32,64]{data,-}+sum(model) = einsum %4 %1  1,048,576 flops, 131,072 B\n"
+                  "  %6 f32[32,64]{data,-} = reshard %5\n"
+                  "    all_reduce over model: 4,096 B, 6,144 B on the wire  (partial sum)\n"
+                  "communication of each device\n"
+                  "  1 all_reduce over model: 4,096 B, 6,144 B on the wire\n"
+                  "memory of a device: 36,864 B arguments, 4,096 B results, 8,192 B scratch; 45,056 B at most\n");
 }
 
 TEST(MakePlan, StoredWeightsAreGatheredWhereTheyAreUsed) {

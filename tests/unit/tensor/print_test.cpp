@@ -90,21 +90,19 @@ TEST(print, long_rows_break_into_lines) {
 }
 
 TEST(print, outer_dims_are_apart_by_blank_lines) {
-  EXPECT_EQ(elements<4>(count_up<int>(16), {2, 2, 2, 2}),
-            "[[[[ 0  1]\n   [ 2  3]]\n\n  [[ 4  5]\n   [ 6  7]]]\n\n\n"
-            " [[[ 8  9]\n   [10 11]]\n\n  [[12 13]\n   [14 15]]]]");
+  EXPECT_EQ(elements<4>(count_up<int>(16), {2, 2, 2, 2}), "[[[[ 0  1]\n   [ 2  3]]\n\n  [[ 4  5]\n   [ 6  7]]]\n\n\n"
+                                                          " [[[ 8  9]\n   [10 11]]\n\n  [[12 13]\n   [14 15]]]]");
 }
 
 TEST(print, large_tensors_are_abbreviated) {
   EXPECT_EQ(elements<1>(count_up<int>(1001), {1001}), "[   0    1    2 ...  998  999 1000]");
-  EXPECT_EQ(elements<2>(count_up<int>(2000), {40, 50}),
-            "[[   0    1    2 ...   47   48   49]\n"
-            " [  50   51   52 ...   97   98   99]\n"
-            " [ 100  101  102 ...  147  148  149]\n"
-            " ...\n"
-            " [1850 1851 1852 ... 1897 1898 1899]\n"
-            " [1900 1901 1902 ... 1947 1948 1949]\n"
-            " [1950 1951 1952 ... 1997 1998 1999]]");
+  EXPECT_EQ(elements<2>(count_up<int>(2000), {40, 50}), "[[   0    1    2 ...   47   48   49]\n"
+                                                        " [  50   51   52 ...   97   98   99]\n"
+                                                        " [ 100  101  102 ...  147  148  149]\n"
+                                                        " ...\n"
+                                                        " [1850 1851 1852 ... 1897 1898 1899]\n"
+                                                        " [1900 1901 1902 ... 1947 1948 1949]\n"
+                                                        " [1950 1951 1952 ... 1997 1998 1999]]");
   EXPECT_EQ(elements<1>(count_up<int>(9), {9}, {.threshold = 8, .edge_items = 1}), "[0 ... 8]");
   EXPECT_EQ(elements<3>(count_up<int>(16), {2, 4, 2}, {.threshold = 8, .edge_items = 1}),
             "[[[ 0  1]\n  ...\n  [ 6  7]]\n\n [[ 8  9]\n  ...\n  [14 15]]]");

@@ -15,12 +15,11 @@ const ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 TEST(visualize, draws_where_a_tensor_lies) {
   const auto x = ts::zeros<float>({3, 4}, mesh, {"data"});
-  EXPECT_EQ(ts::visualize_tensor_sharding(x),
-            "┌────────────┐\n"
-            "│ CPU [0, 1] │\n"
-            "├────────────┤\n"
-            "│ CPU [2, 3] │\n"
-            "└────────────┘\n");
+  EXPECT_EQ(ts::visualize_tensor_sharding(x), "┌────────────┐\n"
+                                              "│ CPU [0, 1] │\n"
+                                              "├────────────┤\n"
+                                              "│ CPU [2, 3] │\n"
+                                              "└────────────┘\n");
   EXPECT_EQ(ts::visualize_tensor_sharding(x, {.device_kind = "GPU"}).find("CPU"), std::string::npos);
   EXPECT_NE(ts::tensor_sharding_svg(x).find(">2:3<"), std::string::npos);
 }
