@@ -148,11 +148,19 @@ template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
   for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
 }
 
+/// Fetches such a step into the second-level cache, where it waits for its turn: steps lie on pages of their own, which
+/// the processor's prefetchers don't cross.
+template <class T> void fetch_lanes(const T* from, std::int64_t width) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(from + i, 0, 2);
+}
+
 /// Packs `lanes` lanes and `depth` steps into panels of `width` lanes, whole registers: lane l of step k of a panel
-/// goes to k * width + l, and the next panel follows. The last one is padded.
+/// goes to k * width + l, and the next panel follows. The last one is padded. `following` steps of the source come
+/// next.
 template <class T>
 void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
-                 std::int64_t width, T* to) {
+                 std::int64_t width, T* to, std::int64_t following = 0) {
   if (from.step == 1 && from.lane != 1) {
     for (std::int64_t lane = 0; lane < lanes; lane += width)
       along_steps({from.data + lane * from.lane, from.lane, 1}, std::min(width, lanes - lane), depth, width,
@@ -169,6 +177,7 @@ void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64
       T* target = to + lane * depth;
       for (std::int64_t k = k0; k < end; ++k) {
         if (from.lane == 1 && count == width) {
+          if (k + steps < depth + following) fetch_lanes(source + (k + steps) * from.step, width);
           copy_lanes(source + k * from.step, width, target + k * width);
           continue;
         }

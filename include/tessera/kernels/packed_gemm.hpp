@@ -106,7 +106,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
         // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
         const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
         pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
-                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step);
+                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
+                       std::max<std::int64_t>(g.k - k - steps, 0));
       }
   };
 
