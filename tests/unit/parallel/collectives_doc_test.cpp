@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/parallel/buckets.hpp>
@@ -46,35 +45,6 @@ TEST(collectives_page, runs) {
   EXPECT_EQ(worst, 0.5);
 }
 
-namespace {
-
-std::vector<std::string> lines_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-/// Without the space that is there for looks.
-std::string squeezed(const std::string& line) {
-  std::string out;
-  for (const char c : line)
-    if (c != ' ') out += c;
-  return out;
-}
-
-}  // namespace
-
 TEST(collectives_page, holds_the_lines_of_this_file) {
-  const std::filesystem::path here = __FILE__;
-  std::string code;
-  for (const std::string& line : lines_of(here)) code += squeezed(line);  // whatever lines it is broken into
-  bool own = false;
-  int checked = 0;
-  for (const std::string& line : lines_of(here.parent_path() / "../../../docs/spmd.md")) {
-    if (line.starts_with("## ")) own = line == "## Collectives as functions";
-    if (!own || !line.starts_with("    ")) continue;
-    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in collectives_doc_test.cpp: " << line;
-    ++checked;
-  }
-  EXPECT_GT(checked, 15);
+  tessera_test::expect_lines({.name = "spmd.md", .section = "Collectives as functions", .lines = 16}, __FILE__);
 }

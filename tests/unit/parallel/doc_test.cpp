@@ -1,13 +1,11 @@
 // The examples of docs/spmd.md, section DTensor, in its order. The last test compares the two texts.
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
@@ -38,18 +36,6 @@ template <class A> auto multiply(const A& a, const A& b) {
   return piece;
 }
 
-/// What is written to std::cout while it lives.
-class Output {
- public:
-  Output() : before_(std::cout.rdbuf(text_.rdbuf())) {}
-  ~Output() { std::cout.rdbuf(before_); }
-  std::string text() const { return text_.str(); }
-
- private:
-  std::ostringstream text_;
-  std::streambuf* before_;
-};
-
 }  // namespace
 
 TEST(dtensor_page, runs) {
@@ -59,7 +45,7 @@ TEST(dtensor_page, runs) {
   auto rows = ts::distribute_tensor(x, {ts::Shard(0), ts::Replicate()});  // f32[4,6] (S(0), R)
   EXPECT_EQ(rows.text(), "f32[4,6] (S(0), R)");
 
-  Output output;
+  tessera_test::Output output;
   ts::CommunicationScope scope;
   auto columns = ts::redistribute(rows, {ts::Shard(1), ts::Replicate()});
   std::cout << scope.text();
@@ -93,35 +79,6 @@ TEST(dtensor_page, runs) {
       "[redistribute] one placement an axis: 1 for mesh(data=2,model=2)");
 }
 
-namespace {
-
-std::vector<std::string> lines_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-/// Without the space that is there for looks.
-std::string squeezed(const std::string& line) {
-  std::string out;
-  for (const char c : line)
-    if (c != ' ') out += c;
-  return out;
-}
-
-}  // namespace
-
 TEST(dtensor_page, holds_the_lines_of_this_file) {
-  const std::filesystem::path here = __FILE__;
-  std::string code;
-  for (const std::string& line : lines_of(here)) code += squeezed(line);  // whatever lines it is broken into
-  bool own = false;
-  int checked = 0;
-  for (const std::string& line : lines_of(here.parent_path() / "../../../docs/spmd.md")) {
-    if (line.starts_with("## ")) own = line == "## DTensor";
-    if (!own || !line.starts_with("    ")) continue;
-    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in doc_test.cpp: " << line;
-    ++checked;
-  }
-  EXPECT_GT(checked, 20);
+  tessera_test::expect_lines({.name = "spmd.md", .section = "DTensor", .lines = 21}, __FILE__);
 }

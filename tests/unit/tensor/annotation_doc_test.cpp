@@ -1,11 +1,10 @@
 // The examples of docs/spmd.md, section Annotations, in its order. The last test compares the two texts.
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
@@ -56,35 +55,7 @@ TEST(annotations_page, runs) {
   EXPECT_EQ(local.shape(3), (ts::Shape{6, 4}));
 }
 
-namespace {
-
-std::vector<std::string> lines_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-/// Without the space that is there for looks.
-std::string squeezed(const std::string& line) {
-  std::string out;
-  for (const char c : line)
-    if (c != ' ') out += c;
-  return out;
-}
-
-}  // namespace
-
 TEST(annotations_page, holds_the_lines_of_this_file) {
-  const std::filesystem::path here = __FILE__;
-  std::string code;
-  for (const std::string& line : lines_of(here)) code += squeezed(line);  // whatever lines it is broken into
-  bool own = false;
-  int checked = 0;
-  for (const std::string& line : lines_of(here.parent_path() / "../../../docs/spmd.md")) {
-    if (line.starts_with("## ")) own = line == "## Annotations";
-    if (!own || !line.starts_with("    ") || line.starts_with("    [")) continue;
-    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in annotation_doc_test.cpp: " << line;
-    ++checked;
-  }
-  EXPECT_GT(checked, 15);
+  tessera_test::expect_lines(
+      {.name = "spmd.md", .section = "Annotations", .lines = 16, .left_out = tessera_test::is_message}, __FILE__);
 }

@@ -1,13 +1,12 @@
 // The examples of docs/tensors.md, in its order. The last test compares the two texts.
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 #include <xtensor/xbuilder.hpp>
@@ -26,22 +25,6 @@ constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 // The lines are those of the page.
 // clang-format off
-
-namespace {
-
-/// What is written to std::cout while it lives.
-class Output {
- public:
-  Output() : before_(std::cout.rdbuf(text_.rdbuf())) {}
-  ~Output() { std::cout.rdbuf(before_); }
-  std::string text() const { return text_.str(); }
-
- private:
-  std::ostringstream text_;
-  std::streambuf* before_;
-};
-
-}  // namespace
 
 TEST(tensors_page, runs) {
   auto small = ts::shard<float>({{1, 2.5}, {3, 4.25}, {5, 6}}, mesh, {"data"});   // [3/data, 2]
@@ -67,7 +50,7 @@ TEST(tensors_page, runs) {
   EXPECT_TRUE(equal);
 
   {
-    Output output;
+    tessera_test::Output output;
     std::cout << small << "\n";
     EXPECT_EQ(output.text(), R"([[1.   2.5 ]
  [3.   4.25]
@@ -97,7 +80,7 @@ f32[3,2]{data,-} on mesh(data=2,model=2)
   EXPECT_EQ(two, 2.f);
 
   {
-    Output output;
+    tessera_test::Output output;
     for (const auto& shard : ts::local_shards(small))
       std::cout << "device " << shard.device << ", replica " << shard.replica_id << ", " << ts::text(shard.box) << ", "
                 << shard.data.size() << " elements\n";
@@ -166,35 +149,4 @@ device 3, replica 1, [2:3,0:2], 2 elements
                              R"([shard] element count: 768 values for f64[12,65], which has 780 at )");
 }
 
-namespace {
-
-std::vector<std::string> lines_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-
-/// Without the space that is there for looks.
-std::string squeezed(const std::string& line) {
-  std::string out;
-  for (const char c : line)
-    if (c != ' ') out += c;
-  return out;
-}
-
-}  // namespace
-
-TEST(tensors_page, holds_the_lines_of_this_file) {
-  const std::filesystem::path here = __FILE__;
-  const auto page = lines_of(here.parent_path() / "../../../docs/tensors.md");
-  std::string code;
-  for (const std::string& line : lines_of(here)) code += squeezed(line) + "\n";
-  int checked = 0;
-  for (const std::string& line : page) {
-    if (!line.starts_with("    ") || line.find("train.cpp:41") != std::string::npos) continue;
-    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in doc_test.cpp: " << line;
-    ++checked;
-  }
-  EXPECT_GT(checked, 50);
-}
+TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 51, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }

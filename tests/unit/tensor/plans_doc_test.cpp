@@ -1,14 +1,11 @@
 // The examples of docs/spmd.md, section Plans, in its order. The last test compares the two texts.
 
 #include <cassert>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
@@ -41,29 +38,15 @@ static_assert(frozen.memory.peak < 200'000);            // bytes of the device t
 static_assert(frozen.flops() > 5 * 2 * 32 * 64 * 256);  // of all devices
 static_assert(frozen.collectives[0].source.line > 0 && frozen.collectives[0].why == "partial sum");
 
-/// What is written to std::cout while it lives, with lines of files made those of the page.
-class Output {
- public:
-  Output() : before_(std::cout.rdbuf(text_.rdbuf())) {}
-  ~Output() { std::cout.rdbuf(before_); }
-  std::string text() const {
-    return std::regex_replace(text_.str(), std::regex("plans_doc_test.cpp:\\d+"), "plan.cpp:4");
-  }
-
- private:
-  std::ostringstream text_;
-  std::streambuf* before_;
-};
-
 }  // namespace
 
 TEST(plans_page, runs) {
   const auto batch = ts::abstract<float>({32, 64}, {"data"});
   {
-    Output output;
+    tessera_test::Output output;
     const ts::Plan before = ts::plan(step, mesh, ts::abstract<Mlp>({{{64, 256}}, {{256, 64}}}), batch, batch);
     std::cout << ts::diff(before, megatron());
-    const std::string text = output.text();
+    const std::string text = output.text_at("plans_doc_test.cpp", "plan.cpp:4");
     EXPECT_EQ(text.substr(0, text.find("peak memory")),
               R"(+ 1 all_reduce over model of f32: 4,096 B, 6,144 B on the wire  at plan.cpp:4  (partial sum)
 - 1 all_reduce over data of f32: 65,536 B, 65,536 B on the wire  at plan.cpp:4  (partial sum)
@@ -77,13 +60,13 @@ on the wire of a device: 131,076 B -> 38,916 B
   const Mlp model{ts::zeros<float>({64, 256}, mesh, {ts::none, "model"}), ts::zeros<float>({256, 64}, mesh, {"model"})};
   const auto x = ts::ones<float>({32, 64}, mesh, {"data"}), target = x;
   {
-    Output output;
+    tessera_test::Output output;
     ts::CommunicationScope scope;
     const auto result = step(model, x, target);
     assert(scope.count(ts::all_reduce, "model") == 1 && scope.wire_bytes() == megatron().wire_bytes());
     std::cout << scope.text();
     EXPECT_EQ(ts::item(std::get<0>(result)), 1.f);
-    EXPECT_EQ(output.text(), R"(1 all_reduce over model: 4096 B, 6144 B on the wire
+    EXPECT_EQ(output.text_at("plans_doc_test.cpp", "plan.cpp:4"), R"(1 all_reduce over model: 4096 B, 6144 B on the wire
 3 all_reduce over data: 32772 B, 32772 B on the wire
 )");
   }
@@ -108,35 +91,7 @@ on the wire of a device: 131,076 B -> 38,916 B
       "{-,data} to {data,-} for its use at plans_doc_test.cpp:");
 }
 
-namespace {
-
-std::vector<std::string> lines_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-/// Without the space that is there for looks.
-std::string squeezed(const std::string& line) {
-  std::string out;
-  for (const char c : line)
-    if (c != ' ') out += c;
-  return out;
-}
-
-}  // namespace
-
 TEST(plans_page, holds_the_lines_of_this_file) {
-  const std::filesystem::path here = __FILE__;
-  std::string code;
-  for (const std::string& line : lines_of(here)) code += squeezed(line);  // whatever lines it is broken into
-  bool own = false;
-  int checked = 0;
-  for (const std::string& line : lines_of(here.parent_path() / "../../../docs/spmd.md")) {
-    if (line.starts_with("## ")) own = line == "## Plans";
-    if (!own || !line.starts_with("    ") || line.starts_with("    [")) continue;
-    EXPECT_NE(code.find(squeezed(line)), std::string::npos) << "not in plans_doc_test.cpp: " << line;
-    ++checked;
-  }
-  EXPECT_GT(checked, 30);
+  tessera_test::expect_lines({.name = "spmd.md", .section = "Plans", .lines = 31, .left_out = tessera_test::is_message},
+                             __FILE__);
 }

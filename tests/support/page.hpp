@@ -1,0 +1,81 @@
+#ifndef TESSERA_TESTS_SUPPORT_PAGE_HPP
+#define TESSERA_TESTS_SUPPORT_PAGE_HPP
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace tessera_test {
+
+/// Which indented lines of a page of docs/ a test file holds.
+struct Page {
+  std::string_view name;          ///< such as "spmd.md"
+  std::string_view section = "";  ///< the heading of the section, without "## "; empty: the whole page
+  int lines = 1;                  ///< fewer than these is a mistake, such as another heading
+  bool (*left_out)(std::string_view line) = [](std::string_view) { return false; };  ///< lines that it need not hold
+};
+
+namespace detail {
+inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+/// Without the space that is there for looks.
+inline std::string squeezed(const std::string& line) {
+  std::string out;
+  for (const char c : line)
+    if (c != ' ') out += c;
+  return out;
+}
+}  // namespace detail
+
+/// Messages of errors, which name lines of other files.
+inline bool is_message(std::string_view line) { return line.starts_with("    ["); }
+
+/// Expects the indented lines of a page in a test file, whatever lines the code is broken into.
+inline void expect_lines(const Page& page, const std::filesystem::path& test_file) {
+  std::string code;
+  for (const std::string& line : detail::lines_of(test_file)) code += detail::squeezed(line);
+  const auto docs = std::filesystem::path(__FILE__).parent_path() / "../../docs";
+  bool own = page.section.empty();
+  int checked = 0;
+  for (const std::string& line : detail::lines_of(docs / page.name)) {
+    if (line.starts_with("## ") && !page.section.empty()) own = line.substr(3) == page.section;
+    if (!own || !line.starts_with("    ") || page.left_out(line)) continue;
+    EXPECT_NE(code.find(detail::squeezed(line)), std::string::npos)
+        << "not in " << test_file.filename() << ": " << line;
+    ++checked;
+  }
+  EXPECT_GE(checked, page.lines);
+}
+
+/// What is written to std::cout while it lives.
+class Output {
+ public:
+  Output() : before_(std::cout.rdbuf(text_.rdbuf())) {}
+  ~Output() { std::cout.rdbuf(before_); }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  std::string text() const { return text_.str(); }
+  /// With one place for every line of a file.
+  std::string text_at(const std::string& file, const std::string& place) const {
+    return std::regex_replace(text(), std::regex(file + ":\\d+"), place);
+  }
+
+ private:
+  std::ostringstream text_;
+  std::streambuf* before_;
+};
+
+}  // namespace tessera_test
+
+#endif
