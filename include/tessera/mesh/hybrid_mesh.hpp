@@ -60,8 +60,8 @@ inline std::vector<std::vector<int>> lay_on_torus(const std::vector<std::int32_t
       if (mask & taken) continue;
       std::int64_t product = 1;
       int count = 0;
-      unsigned order =
-          0;  // dims first to last, major first: the set that comes first among those of its size is largest
+      // Dims first to last, major first: the set that comes first among those of its size is largest.
+      unsigned order = 0;
       for (unsigned dim = 0; dim < rank; ++dim) {
         order = order << 1 | (mask >> dim & 1);
         if (!(mask >> dim & 1)) continue;
@@ -96,6 +96,7 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
   if (!shape.axes.empty() && shape.axes.size() != shape.inner.size())
     fail(errc::mesh_axis, "[hybrid_mesh] one name an axis: ", shape.axes.size(), " names for ", shape.inner.size(),
          " axes");
+  check_axis_count(shape.inner.size());
   AxisTable axes;
   std::int64_t inner = 1, outer = 1;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {

@@ -23,6 +23,7 @@ inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::ve
     fail(errc::mesh_devices, "[mesh] one id a device: ", given, " ids for ", device_count, " devices");
   if (!names.empty() && names.size() != sizes.size())
     fail(errc::mesh_axis, "[mesh] one name an axis: ", names.size(), " names for ", sizes.size(), " axes");
+  detail::check_axis_count(sizes.size());
   AxisTable axes;
   for (std::size_t axis = 0; axis < sizes.size(); ++axis)
     axes.push_back({names.empty() ? detail::name_of_index(static_cast<int>(axis)) : names[axis], sizes[axis]});

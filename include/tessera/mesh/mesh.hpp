@@ -28,6 +28,12 @@ struct Axis {
 
 using AxisTable = InlineVector<Axis, max_axes>;
 
+namespace detail {
+constexpr void check_axis_count(std::size_t count) {
+  if (count > max_axes) fail(errc::capacity, "[mesh] axes: ", count, ", of which a mesh has at most ", max_axes);
+}
+}  // namespace detail
+
 /// A place in a mesh: one index an axis, in mesh order.
 using Coordinates = InlineVector<int, max_axes>;
 
@@ -43,7 +49,8 @@ class SubMesh;  // mesh/sub_mesh.hpp
 class Mesh {
  public:
   constexpr Mesh() = default;
-  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}) : Mesh(AxisTable(axes), order) {}
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {})
+      : Mesh((detail::check_axis_count(axes.size()), AxisTable(axes)), order) {}
   constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
     check_axes();
     check_order();
@@ -205,6 +212,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
       const std::string_view name = reader.take_name();
       int size = 0;
       expect(!name.empty() && reader.take("=") && reader.take(size));
+      detail::check_axis_count(axes.size() + 1);
       axes.push_back({Name(name), size});
     } while (reader.take(","));
     if (at_end()) return Mesh(axes);
@@ -238,6 +246,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
 
 /// A mesh of axes without names: a spec calls them 0, 1, ...
 constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
+  detail::check_axis_count(sizes.size());
   AxisTable axes;
   for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
   return Mesh(axes, order);

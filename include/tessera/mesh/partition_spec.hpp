@@ -18,6 +18,16 @@ namespace tessera {
 /// Most mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
+namespace detail {
+constexpr void check_entry_count(std::size_t count) {
+  if (count > max_rank) fail(errc::capacity, "[spec] entries: ", count, "; a tensor has at most ", max_rank, " dims");
+}
+constexpr void check_entry_axes(std::size_t count) {
+  if (count > max_axes_per_dim)
+    fail(errc::capacity, "[spec] axes of one dim: ", count, "; at most ", max_axes_per_dim, " can split it");
+}
+}  // namespace detail
+
 struct NoAxis {};
 
 /// The entry of a dim that no mesh axis splits.
@@ -59,6 +69,7 @@ struct SpecEntry {
     requires(!std::is_same_v<Axis, SpecEntry> && !std::is_same_v<Axis, NoAxis>)
   constexpr SpecEntry(const Axis& axis) : axes{AxisRef(axis).name} {}
   constexpr SpecEntry(std::initializer_list<AxisRef> list) {
+    detail::check_entry_axes(list.size());
     for (const AxisRef& axis : list) axes.push_back(axis.name);
   }
 
@@ -74,7 +85,8 @@ struct PartitionSpec {
   InlineVector<SpecEntry, max_rank> entries;
 
   constexpr PartitionSpec() = default;
-  constexpr PartitionSpec(std::initializer_list<SpecEntry> list) : entries(list) {}
+  constexpr PartitionSpec(std::initializer_list<SpecEntry> list)
+      : entries((detail::check_entry_count(list.size()), list)) {}
 
   /// The same spec as a way to store only: the tensor is gathered where it is used, as FSDP does with weights.
   constexpr PartitionSpec gathered_on_use() const {
@@ -133,8 +145,10 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
   do {
     SpecEntry entry;
     if (reader.take("(")) {
-      do entry.axes.push_back(take_axis());
-      while (reader.take(","));
+      do {
+        detail::check_entry_axes(entry.axes.size() + 1);
+        entry.axes.push_back(take_axis());
+      } while (reader.take(","));
       expect(reader.take(")"));
     } else if (const std::string_view name = reader.take_name(); name != "-") {
       expect(!name.empty());
@@ -145,6 +159,7 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
       if (reader.take(priority)) expect(priority >= 1 && priority <= 255);
       entry.priority = static_cast<std::uint8_t>(priority);
     }
+    detail::check_entry_count(spec.entries.size() + 1);
     spec.entries.push_back(entry);
   } while (reader.take(","));
   if (wrapped) expect(reader.take("}"));

@@ -91,6 +91,7 @@ class ShardyParser {
         const Name name = quoted();
         std::int32_t size = 0;
         expect(reader_.take("=") && reader_.take(size));
+        check_axis_count(axes.size() + 1);
         axes.push_back({name, size});
       } while (reader_.take(","));
       expect(reader_.take("]"));

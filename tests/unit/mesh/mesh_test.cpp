@@ -120,7 +120,27 @@ TEST(MeshTest, BadAxesAreErrors) {
           Mesh({{name, 2}});
         },
         name);
-  expect_error(errc::capacity, [] { Mesh({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}}); });
+  const char* seven = "[mesh] axes: 7, of which a mesh has at most 6";
+  expect_error(
+      errc::capacity,
+      [] {
+        Mesh({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}});
+      },
+      seven);
+  expect_error(
+      errc::capacity, [] { (void)tessera::parse_mesh("a=1,b=1,c=1,d=1,e=1,f=1,g=1"); }, seven);
+  expect_error(
+      errc::capacity,
+      [] {
+        (void)tessera::make_mesh({0}, {1, 1, 1, 1, 1, 1, 1});
+      },
+      seven);
+  expect_error(
+      errc::capacity,
+      [] {
+        (void)tessera::unnamed_mesh({1, 1, 1, 1, 1, 1, 1});
+      },
+      seven);
   expect_error(errc::mesh_devices, [] { Mesh({{"x", 1 << 20}, {"y", 1 << 20}, {"z", 1 << 30}}); });
 }
 

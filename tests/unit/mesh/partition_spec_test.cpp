@@ -57,8 +57,20 @@ TEST(PartitionSpecTest, TextsThatAreNoSpecAreErrors) {
                            "{x*0}", "{x*256}", "{-*}", "{x}x"})
     expect_error(
         errc::spec_axis, [&] { (void)parse_spec(text); }, text);
-  expect_error(errc::capacity, [] { (void)parse_spec("a,b,c,d,e,f,g,h,i"); });
-  expect_error(errc::capacity, [] { (void)parse_spec("(a,b,c,d,e)"); });
+  const char* entries = "[spec] entries: 9; a tensor has at most 8 dims";
+  const char* axes = "[spec] axes of one dim: 5; at most 4 can split it";
+  expect_error(
+      errc::capacity, [] { (void)parse_spec("a,b,c,d,e,f,g,h,i"); }, entries);
+  expect_error(
+      errc::capacity, [] { PartitionSpec{0, 1, 2, 3, 4, 5, 6, 7, 8}; }, entries);
+  expect_error(
+      errc::capacity, [] { (void)parse_spec("(a,b,c,d,e)"); }, axes);
+  expect_error(
+      errc::capacity,
+      [] {
+        PartitionSpec{{"a", "b", "c", "d", "e"}};
+      },
+      axes);
   expect_error(errc::capacity, [] { (void)parse_spec("an_axis_of_sixteen"); });
 }
 
