@@ -78,22 +78,23 @@ template <class T, int Rank>
 LocalArray<T, Rank> reduce(const LocalTensor<T, Rank>& x, const std::vector<int>& group, ReduceOp op, double scale) {
   auto [piece, out] = LocalTensor<T, Rank>::allocate(x.shape(group[0]));
   const std::int64_t n = volume(piece.shape);
-  const bool averages = op == ReduceOp::avg;
-  parallel_for((n + 4095) / 4096, Cost::bytes(4096.0 * sizeof(T) * static_cast<double>(group.size() + 1)),
+  const std::int64_t parts = op == ReduceOp::avg ? static_cast<std::int64_t>(group.size()) : 1;
+  using Sum = tessera::detail::ReductionSum<T>;
+  constexpr std::int64_t block_size = 1024;
+  parallel_for((n + block_size - 1) / block_size,
+               Cost::bytes(double{block_size} * sizeof(T) * static_cast<double>(group.size() + 1)),
                [&, to = out](std::int64_t block) {
-                 const std::int64_t begin = block * 4096, end = std::min(n, begin + 4096);
-                 const T* first = x[group[0]].data;
-                 for (std::int64_t i = begin; i < end; ++i) to[i] = first[i];
+                 const std::int64_t begin = block * block_size, count = std::min(n - begin, block_size);
+                 Sum sums[block_size];
+                 const T* first = x[group[0]].data + begin;
+                 for (std::int64_t i = 0; i < count; ++i) sums[i] = Sum(first[i]);
                  for (std::size_t k = 1; k < group.size(); ++k) {
-                   const T* from = x[group[k]].data;
-                   for (std::int64_t i = begin; i < end; ++i) to[i] = tessera::detail::combine(op, to[i], from[i]);
+                   const T* from = x[group[k]].data + begin;
+                   for (std::int64_t i = 0; i < count; ++i)
+                     sums[i] = tessera::detail::combine(op, sums[i], Sum(from[i]));
                  }
-                 if (averages)
-                   for (std::int64_t i = begin; i < end; ++i)
-                     to[i] = static_cast<T>(to[i] / static_cast<T>(group.size()));
-                 if (scale != 1)
-                   for (std::int64_t i = begin; i < end; ++i)
-                     to[i] = static_cast<T>(static_cast<double>(to[i]) * scale);
+                 for (std::int64_t i = 0; i < count; ++i)
+                   to[begin + i] = tessera::detail::reduced<T>(sums[i], parts, scale);
                });
   return piece;
 }
@@ -107,7 +108,8 @@ template <class T> void require_reducible(ReduceOp op, std::string_view name) {
 
 }  // namespace detail
 
-/// Each device of a group gets the reduction of their arrays, in the order of the members, times `scale`.
+/// Each device of a group gets the reduction of their arrays, in the order of the members, times `scale`. Sums and
+/// products of integers wrap, averages are those of the true sum.
 /// Errors: `dtype_mismatch` for a reduction that the element type lacks.
 /// Communication: 2(n-1)/n V on rings of n.
 template <class T, int Rank>

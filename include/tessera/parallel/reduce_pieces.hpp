@@ -1,34 +1,63 @@
 #ifndef TESSERA_PARALLEL_REDUCE_PIECES_HPP
 #define TESSERA_PARALLEL_REDUCE_PIECES_HPP
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <tessera/base/bf16.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 
 namespace tessera::detail {
 
-template <class T> T combine(ReduceOp op, T a, T b) {
+/// What a reduction of T is computed in, so that an average does not depend on how many numbers of T fit in one: wider
+/// integers, which wrap, and float for bf16.
+template <class T>
+using ReductionSum =
+    std::conditional_t<std::is_same_v<T, bf16>, float,
+                       std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>>;
+
+template <class S> S combine(ReduceOp op, S a, S b) {
   switch (op) {
     case ReduceOp::min:
       return b < a || b != b ? b : a;
     case ReduceOp::max:
       return b > a || b != b ? b : a;
-    case ReduceOp::product:
-      return static_cast<T>(a * b);
     case ReduceOp::bit_and:
     case ReduceOp::bit_or:
-      if constexpr (std::is_integral_v<T>)
-        return static_cast<T>(op == ReduceOp::bit_and ? a & b : a | b);
+      if constexpr (std::is_integral_v<S>)
+        return static_cast<S>(op == ReduceOp::bit_and ? a & b : a | b);
       else
         return a;  // refused before
     default:
-      return static_cast<T>(a + b);
+      // Unsigned arithmetic wraps where the signed one is undefined.
+      if constexpr (std::is_same_v<S, std::int64_t>) {
+        const auto p = static_cast<std::uint64_t>(a), q = static_cast<std::uint64_t>(b);
+        return static_cast<S>(op == ReduceOp::product ? p * q : p + q);
+      } else {
+        return static_cast<S>(op == ReduceOp::product ? a * b : a + b);
+      }
   }
+}
+
+/// A reduction as T, over the number of `parts` that an average has, times `scale`. Integers are cut off, and what is
+/// outside of their range after scaling is the nearest that is inside.
+template <class T, class S> T reduced(S sum, std::int64_t parts, double scale) {
+  if (parts > 1) sum = static_cast<S>(sum / static_cast<S>(parts));
+  if (scale == 1) return static_cast<T>(sum);
+  const double scaled = static_cast<double>(sum) * scale;
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    using Limits = std::numeric_limits<T>;
+    if (scaled != scaled) return T(0);
+    if (scaled <= static_cast<double>(Limits::min())) return Limits::min();
+    if (scaled >= static_cast<double>(Limits::max())) return Limits::max();
+  }
+  return static_cast<T>(scaled);
 }
 
 /// Calls f(offset in a, offset in b, count) for each run of neighbours of a box that lies in two row-major boxes.
@@ -78,24 +107,27 @@ template <class T, int Rank> class PieceReader {
       if (!starts_group(source.at, place)) continue;
       const Box overlap = intersect(source.box, box);
       if (overlap.empty()) continue;
-      bool first = true;
       std::int64_t parts = 1;
-      for (const Source& part : sources_) {
-        if (!same_group(part.at, source.at)) continue;
-        const T* from = local_[part.device].data;
-        for_each_run(overlap, part.box, box, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
-          for (std::int64_t i = 0; i < count; ++i)
-            out[b + i] = first ? from[a + i] : combine(op(), out[b + i], from[a + i]);
-        });
-        first = false;
-      }
       for (std::size_t axis = 0; axis < placements_.size(); ++axis)
         if ((reduced_ >> axis & 1u) && placements_[axis].op == ReduceOp::avg)
           parts *= mesh.axis_size(static_cast<int>(axis));
-      if (parts > 1)
-        for_each_run(overlap, source.box, box, [&](std::int64_t, std::int64_t b, std::int64_t count) {
-          for (std::int64_t i = 0; i < count; ++i) out[b + i] = static_cast<T>(out[b + i] / static_cast<T>(parts));
+      using Sum = ReductionSum<T>;
+      std::vector<Sum> sums;
+      for (const Source& part : sources_) {
+        if (!same_group(part.at, source.at)) continue;
+        const T* from = local_[part.device].data;
+        const bool first = sums.empty();
+        if (first) sums.resize(static_cast<std::size_t>(volume(extents(overlap))));
+        for_each_run(overlap, part.box, overlap, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
+          Sum* const to = sums.data() + b;
+          for (std::int64_t i = 0; i < count; ++i)
+            to[i] = first ? Sum(from[a + i]) : combine(op(), to[i], Sum(from[a + i]));
         });
+      }
+      for_each_run(overlap, overlap, box, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; ++i)
+          out[b + i] = reduced<T>(sums[static_cast<std::size_t>(a + i)], parts, 1);
+      });
     }
   }
 

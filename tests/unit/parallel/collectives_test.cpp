@@ -101,6 +101,42 @@ TEST(collectives, all_reduce_scales_and_averages) {
       ts::errc::dtype_mismatch, [&] { tc::all_reduce(flags); }, "bool has no sum");
 }
 
+/// The reduction of one number that all devices hold.
+template <class T> double reduced_of(int devices, T value, ReduceOp op, double scale = 1) {
+  const ts::LocalTensor<T, 1> x(ts::Mesh({{"x", devices}}),
+                                [&](int) { return ts::LocalTensor<T, 1>::piece({1}, std::vector<T>{value}); });
+  return static_cast<double>(tc::all_reduce(x, op, {}, scale).values(0)[0]);
+}
+
+TEST(collectives, sums_of_integers_wrap_and_averages_are_exact) {
+  using enum ReduceOp;
+  EXPECT_EQ(reduced_of<std::int32_t>(3, 2'000'000'000, sum), 6e9 - 4294967296.0);
+  EXPECT_EQ(reduced_of<std::int32_t>(3, 2'000'000'000, avg), 2e9);
+  EXPECT_EQ(reduced_of<std::int64_t>(2, INT64_MAX, sum), -2);
+  EXPECT_EQ(reduced_of<std::int64_t>(2, std::int64_t{1} << 32, product), 0);
+  EXPECT_EQ(reduced_of<std::int8_t>(4, 100, sum), 400 - 512);
+  EXPECT_EQ(reduced_of<std::int8_t>(4, -100, avg), -100);
+  EXPECT_EQ(reduced_of<std::uint8_t>(256, 4, avg), 4) << "as many devices as the type has numbers";
+  EXPECT_EQ(reduced_of<std::uint8_t>(257, 4, sum), 1028 % 256);
+  EXPECT_EQ(reduced_of<std::uint8_t>(2, 200, sum, 2), 255) << "scaled after the sum, to the nearest there is";
+  EXPECT_EQ(reduced_of<std::int32_t>(2, 7, sum, -1e30), -2147483648.0);
+  EXPECT_EQ(reduced_of<ts::bf16>(257, ts::bf16(3.f), avg), 3);
+  EXPECT_EQ(reduced_of<ts::bf16>(512, ts::bf16(1.f), sum), 512) << "bf16 itself stops counting at 256";
+}
+
+TEST(collectives, arrays_that_are_not_there_are_errors) {
+  const ts::LocalTensor<float, 1> nothing;
+  expect_error(
+      ts::errc::empty_tensor, [&] { tc::all_reduce(nothing); }, "[local] arrays: local tensor of f32 and rank 1");
+  expect_error(ts::errc::empty_tensor, [&] { tc::all_gather(nothing, 0); });
+  expect_error(ts::errc::empty_tensor, [&] { tc::broadcast(nothing); });
+  expect_error(ts::errc::empty_tensor, [&] { tc::flattened(nothing); });
+  const Ints x(mesh, [](int) { return Ints::piece({1, 1}, std::vector<int>{1}); });
+  for (const int device : {-1, 6})
+    expect_error(
+        ts::errc::mesh_devices, [&] { x.values(device); }, ts::concat_text("[local] device: ", device, " of mesh("));
+}
+
 TEST(collectives, all_gather_joins_arrays_of_any_length) {
   std::mt19937 random(2);
   for (const Case& c : cases())
