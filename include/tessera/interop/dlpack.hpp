@@ -122,6 +122,10 @@ template <class Managed> struct DlpackRelease {
   }
 };
 
+inline void require_array(const void* array, std::source_location at) {
+  if (array == nullptr) fail(errc::host_data, "[from_dlpack] array: a null pointer", at_text(at));
+}
+
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_dlpack(const dlpack::DLTensor& array, const Mesh& mesh, const PartitionSpec& spec,
                                     std::source_location at) {
@@ -135,9 +139,12 @@ ShardedTensor<T, Rank> shard_dlpack(const dlpack::DLTensor& array, const Mesh& m
   if (array.ndim != Rank)
     fail(errc::rank_mismatch, "[from_dlpack] rank: an array of ", array.ndim, " dims for a tensor of rank ", Rank,
          at_text(at));
+  if (Rank > 0 && array.shape == nullptr) fail(errc::host_data, "[from_dlpack] shape: a null pointer", at_text(at));
   Shape shape;
   for (int d = 0; d < Rank; ++d) shape.push_back(array.shape[d]);
   check_shape("from_dlpack", dtype_v<T>, shape, Rank, at);
+  if (array.data == nullptr && volume(shape) > 0)
+    fail(errc::host_data, "[from_dlpack] data: a null pointer for ", shape_text(dtype_v<T>, shape), at_text(at));
   kernels::Strides strides = kernels::contiguous_strides(shape);
   for (int d = 0; d < Rank && array.strides != nullptr; ++d) strides[static_cast<std::size_t>(d)] = array.strides[d];
   const auto* data = static_cast<const std::byte*>(array.data) + array.byte_offset;
@@ -175,14 +182,15 @@ dlpack::DLManagedTensor* to_dlpack_unversioned(const ShardedTensor<T, Rank>& x, 
 
 /// A tensor of the elements of an array of DLPack, of any strides. It takes the array over, and has called its deleter
 /// when it returns, by an error too.
-/// Errors: `dtype_mismatch`, `rank_mismatch`, `unsupported` for memory that is not the CPU's and for a version after 1;
-/// those of `resolve` for the spec.
+/// Errors: `dtype_mismatch`, `rank_mismatch`, `host_data` for a null pointer, `unsupported` for memory that is not the
+/// CPU's and for a version after 1; those of `resolve` for the spec.
 ///
 ///     auto x = ts::from_dlpack<float, 2>(capsule, mesh, {"data"});
 template <Element T, int Rank>
 ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensor* array, const Mesh& mesh, const PartitionSpec& spec = {},
                                    std::source_location at = std::source_location::current()) {
   const std::unique_ptr<dlpack::DLManagedTensor, detail::DlpackRelease<dlpack::DLManagedTensor>> owned(array);
+  detail::require_array(array, at);
   return detail::shard_dlpack<T, Rank>(array->dl_tensor, mesh, spec, at);
 }
 template <Element T, int Rank>
@@ -191,6 +199,7 @@ ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensorVersioned* array, cons
                                    std::source_location at = std::source_location::current()) {
   const std::unique_ptr<dlpack::DLManagedTensorVersioned, detail::DlpackRelease<dlpack::DLManagedTensorVersioned>>
       owned(array);
+  detail::require_array(array, at);
   if (array->version.major != 1)
     fail(errc::unsupported, "[from_dlpack] version 1: the array has version ", array->version.major,
          detail::at_text(at));

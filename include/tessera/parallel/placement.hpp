@@ -25,8 +25,8 @@ constexpr std::string_view name_of(ReduceOp op) {
 struct Placement {
   enum class Kind : std::uint8_t { replicate, shard, strided_shard, partial };
   Kind kind = Kind::replicate;
-  std::int8_t dim = 0;
   ReduceOp op = ReduceOp::sum;
+  std::int32_t dim = 0;
   std::int32_t split_factor = 1;
 
   constexpr bool is_shard() const { return kind == Kind::shard || kind == Kind::strided_shard; }
@@ -37,13 +37,13 @@ struct Placement {
 /// Each device holds all of it.
 constexpr Placement Replicate() { return {}; }
 /// Each device holds its chunk of a dim; negative dims count from the last.
-constexpr Placement Shard(int dim) { return {Placement::Kind::shard, static_cast<std::int8_t>(dim), ReduceOp::sum, 1}; }
+constexpr Placement Shard(int dim) { return {Placement::Kind::shard, ReduceOp::sum, dim, 1}; }
 /// Each device holds a value of the full shape; their sum, average, minimum, maximum or product is the value.
-constexpr Placement Partial(ReduceOp op = ReduceOp::sum) { return {Placement::Kind::partial, 0, op, 1}; }
+constexpr Placement Partial(ReduceOp op = ReduceOp::sum) { return {Placement::Kind::partial, op, 0, 1}; }
 /// A chunk of a dim that axes to the right have split first, into `split_factor` chunks: what sharding a weight along
 /// one axis and then, as FSDP does, along an axis further left makes of it.
 constexpr Placement StridedShard(int dim, int split_factor) {
-  return {Placement::Kind::strided_shard, static_cast<std::int8_t>(dim), ReduceOp::sum, split_factor};
+  return {Placement::Kind::strided_shard, ReduceOp::sum, dim, split_factor};
 }
 
 /// One placement for each axis of a mesh.
@@ -55,8 +55,8 @@ inline std::string text(const Placements& placements) {
   for (const Placement& p : placements) {
     if (out.size() > 1) out += ", ";
     if (p.kind == Placement::Kind::replicate) out += "R";
-    if (p.kind == Placement::Kind::shard) out += concat_text("S(", int{p.dim}, ")");
-    if (p.kind == Placement::Kind::strided_shard) out += concat_text("_S(", int{p.dim}, ", ", p.split_factor, ")");
+    if (p.kind == Placement::Kind::shard) out += concat_text("S(", p.dim, ")");
+    if (p.kind == Placement::Kind::strided_shard) out += concat_text("_S(", p.dim, ", ", p.split_factor, ")");
     if (p.kind == Placement::Kind::partial) out += concat_text("P(", name_of(p.op), ")");
   }
   return out + ")";
@@ -74,9 +74,9 @@ constexpr Placements normalized(Placements placements, const Mesh& mesh, int ran
     if (p.is_shard()) {
       const int dim = p.dim < 0 ? p.dim + rank : p.dim;
       if (dim < 0 || dim >= rank)
-        fail(errc::dim_range, "[", op, "] dim of a placement: ", int{p.dim}, " in ", text(placements),
+        fail(errc::dim_range, "[", op, "] dim of a placement: ", p.dim, " in ", text(placements),
              " for a tensor of rank ", rank);
-      p.dim = static_cast<std::int8_t>(dim);
+      p.dim = dim;
     }
     if (!p.is_partial()) continue;
     if (p.op == ReduceOp::bit_and || p.op == ReduceOp::bit_or)

@@ -38,8 +38,9 @@ class SingleProcess final : public ProcessGroup {
 /// Where threads that stand in for processes meet. Each has a member of its own.
 class ThreadProcesses {
  public:
-  explicit ThreadProcesses(int size) : size_(size), payloads_(static_cast<std::size_t>(size)) {
+  explicit ThreadProcesses(int size) : size_(size) {
     if (size < 1) fail(errc::option, "[rendezvous] processes: ", size, " is below 1");
+    payloads_.resize(static_cast<std::size_t>(size));
   }
 
   class Member final : public ProcessGroup {
@@ -55,7 +56,11 @@ class ThreadProcesses {
     ThreadProcesses& all_;
     int rank_;
   };
-  Member member(int rank) { return Member(*this, rank); }
+  /// Errors: `option` for a rank that is not there.
+  Member member(int rank) {
+    if (rank < 0 || rank >= size_) fail(errc::option, "[rendezvous] rank: ", rank, " of ", size_, " processes");
+    return Member(*this, rank);
+  }
 
  private:
   int size_;

@@ -32,11 +32,8 @@ template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Ra
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
-  if (!same_layout(x, y)) {
-    const PartitionSpec spec = spec_of(a.sharding(), a.mesh());
-    return all_equal(x, reshard(y, a.mesh(), spec));
-  }
-  const TensorStorage& b = storage_of(y);
+  const ShardedTensor<T, Rank> alike = same_layout(x, y) ? y : reshard(y, a.mesh(), spec_of(a.sharding(), a.mesh()));
+  const TensorStorage& b = storage_of(alike);
   if (&a == &b && !std::is_floating_point_v<T>) return true;
   for (int shard = 0; shard < a.shard_count(); ++shard) {
     const auto *p = static_cast<const T*>(a.data(shard)), *q = static_cast<const T*>(b.data(shard));

@@ -51,7 +51,11 @@ template <Element T, int Rank> class LocalTensor {
 
   const Mesh& mesh() const { return mesh_; }
   int size() const { return static_cast<int>(pieces_.size()); }
-  const Piece& operator[](int device) const { return pieces_[static_cast<std::size_t>(device)]; }
+  /// Errors: `empty_tensor` where there are no arrays, `mesh_devices` for a device that is not there.
+  const Piece& operator[](int device) const {
+    if (device < 0 || device >= size()) fail_device(device);
+    return pieces_[static_cast<std::size_t>(device)];
+  }
   const Shape& shape(int device) const { return (*this)[device].shape; }
   std::span<const T> values(int device) const { return (*this)[device].values(); }
 
@@ -70,6 +74,13 @@ template <Element T, int Rank> class LocalTensor {
   }
 
  private:
+  [[noreturn]] void fail_device(int device) const {
+    if (pieces_.empty())
+      fail(errc::empty_tensor, "[local] arrays: local tensor of ", name_of(dtype_v<T>), " and rank ", Rank,
+           " holds nothing: it was never assigned, or was moved from");
+    fail(errc::mesh_devices, "[local] device: ", device, " of ", mesh_.text());
+  }
+
   Mesh mesh_{};
   std::vector<Piece> pieces_;
 };

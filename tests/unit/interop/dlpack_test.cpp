@@ -98,6 +98,13 @@ TEST(dlpack, arrays_that_do_not_fit_are_given_back) {
   expect_error(
       ts::errc::unsupported, [&] { ts::from_dlpack<float, 2>(&foreign.managed, mesh); }, "type 2");
   EXPECT_EQ(foreign.released, 4);
+  ts::dlpack::DLManagedTensor* const none = nullptr;
+  expect_error(
+      ts::errc::host_data, [&] { ts::from_dlpack<float, 2>(none, mesh); }, "[from_dlpack] array: a null pointer at ");
+  Foreign hollow;
+  hollow.managed.dl_tensor.data = nullptr;
+  expect_error(
+      ts::errc::host_data, [&] { ts::from_dlpack<float, 2>(&hollow.managed, mesh); }, "data: a null pointer for f32[");
   auto* const later = ts::to_dlpack(ts::arange<float>(2, mesh));
   later->version.major = 2;
   expect_error(

@@ -296,6 +296,29 @@ TEST(dtensor, local_map_runs_on_each_device) {
   EXPECT_EQ(value_of(again), c);
 }
 
+/// Made a partial average of one number on all devices, and reduced again.
+template <class T> T averaged(int devices, T value) {
+  const auto x = ts::full<T>({3}, value, ts::Mesh({{"x", devices}}));
+  const auto whole = ts::distribute_tensor(x, {ts::Replicate()});
+  const auto partial = ts::redistribute(whole, {ts::Partial(ReduceOp::avg)});
+  return ts::full_values(partial)[2];
+}
+
+TEST(dtensor, averages_are_of_any_number_of_devices) {
+  EXPECT_EQ(averaged<std::uint8_t>(256, 7), 7);
+  EXPECT_EQ(averaged<std::int32_t>(3, 2'000'000'000), 2'000'000'000);
+  EXPECT_EQ(averaged<ts::bf16>(257, ts::bf16(7.f)), 7.f);
+}
+
+TEST(dtensor, holds_nothing_and_scalars) {
+  const ts::Mesh mesh({{"x", 3}});
+  const auto empty = ts::distribute_tensor(ts::zeros<float>({0, 2}, mesh), {ts::Shard(0)});
+  EXPECT_TRUE(ts::full_values(ts::redistribute(empty, {ts::Shard(1)})).empty());
+  const auto scalar = ts::distribute_tensor(ts::full<float, 0>({}, 3, mesh), {ts::Replicate()});
+  EXPECT_EQ(ts::full_values(ts::redistribute(scalar, {ts::Partial()})), std::vector<float>{3});
+  expect_error(ts::errc::empty_tensor, [] { ts::from_local(ts::LocalTensor<float, 1>(), {}); });
+}
+
 TEST(dtensor, mistakes_are_named) {
   const ts::Mesh mesh({{"x", 2}, {"y", 2}});
   const auto x = ts::ones<float>({4, 4}, mesh);

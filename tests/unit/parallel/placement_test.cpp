@@ -96,12 +96,13 @@ TEST(placement, mistakes_are_named) {
         check({ts::Shard(2), ts::Replicate()});
       },
       "[redistribute] dim of a placement: 2 in (S(2), R) for a tensor of rank 2");
-  expect_error(
-      ts::errc::dim_range,
-      [&] {
-        check({ts::Shard(-3), ts::Replicate()});
-      },
-      "-3");
+  for (const int dim : {-3, 256, -256, 1 << 16})
+    expect_error(
+        ts::errc::dim_range,
+        [&] {
+          check({ts::Shard(dim), ts::Replicate()});
+        },
+        ts::concat_text("dim of a placement: ", dim));
   expect_error(
       ts::errc::unsupported,
       [&] {

@@ -69,8 +69,14 @@ TEST(mesh_reduce, of_one_process_is_its_own_value) {
   ts::SingleProcess process;
   EXPECT_EQ(process.size(), 1);
   EXPECT_EQ(ts::mesh_reduce(process, "loss", 3, [](const std::vector<int>& all) { return all.at(0); }), 3);
-  expect_error(
-      ts::errc::option, [] { ts::ThreadProcesses none(0); }, "[rendezvous] processes: 0 is below 1");
+  for (const int size : {0, -1})
+    expect_error(
+        ts::errc::option, [&] { ts::ThreadProcesses none(size); },
+        ts::concat_text("[rendezvous] processes: ", size, " is below 1"));
+  ts::ThreadProcesses two(2);
+  for (const int rank : {-1, 2})
+    expect_error(
+        ts::errc::option, [&] { two.member(rank); }, ts::concat_text("[rendezvous] rank: ", rank, " of 2 processes"));
 }
 
 }  // namespace

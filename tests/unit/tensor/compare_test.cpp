@@ -46,6 +46,13 @@ TEST(compare, of_floats_as_floats_compare) {
   EXPECT_FALSE(ts::all_equal(x, ts::shard<float>({1, 0}, mesh, {"y"})));
 }
 
+TEST(compare, ways_to_store_make_no_difference) {
+  const ts::PartitionSpec specs[]{{"x", "y"}, {}, ts::PartitionSpec{"x", "y"}.gathered_on_use(), {{"y", "x"}}};
+  for (const auto& a : specs)
+    for (const auto& b : specs)
+      EXPECT_TRUE(ts::all_equal(ts::ones<float>({5, 4}, mesh, a), ts::ones<float>({5, 4}, mesh, b)));
+}
+
 TEST(compare, tensors_that_lie_alike_need_no_communication) {
   const auto x = ts::ones<float>({6, 6}, mesh, {"x", "y"});
   ts::CommunicationScope scope;
