@@ -991,6 +991,16 @@ namespace tessera {
 /// Most mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
+namespace detail {
+constexpr void check_entry_count(std::size_t count) {
+  if (count > max_rank) fail(errc::capacity, "[spec] entries: ", count, "; a tensor has at most ", max_rank, " dims");
+}
+constexpr void check_entry_axes(std::size_t count) {
+  if (count > max_axes_per_dim)
+    fail(errc::capacity, "[spec] axes of one dim: ", count, "; at most ", max_axes_per_dim, " can split it");
+}
+}  // namespace detail
+
 struct NoAxis {};
 
 /// The entry of a dim that no mesh axis splits.
@@ -1032,6 +1042,7 @@ struct SpecEntry {
     requires(!std::is_same_v<Axis, SpecEntry> && !std::is_same_v<Axis, NoAxis>)
   constexpr SpecEntry(const Axis& axis) : axes{AxisRef(axis).name} {}
   constexpr SpecEntry(std::initializer_list<AxisRef> list) {
+    detail::check_entry_axes(list.size());
     for (const AxisRef& axis : list) axes.push_back(axis.name);
   }
 
@@ -1047,7 +1058,8 @@ struct PartitionSpec {
   InlineVector<SpecEntry, max_rank> entries;
 
   constexpr PartitionSpec() = default;
-  constexpr PartitionSpec(std::initializer_list<SpecEntry> list) : entries(list) {}
+  constexpr PartitionSpec(std::initializer_list<SpecEntry> list)
+      : entries((detail::check_entry_count(list.size()), list)) {}
 
   /// The same spec as a way to store only: the tensor is gathered where it is used, as FSDP does with weights.
   constexpr PartitionSpec gathered_on_use() const {
@@ -1106,8 +1118,10 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
   do {
     SpecEntry entry;
     if (reader.take("(")) {
-      do entry.axes.push_back(take_axis());
-      while (reader.take(","));
+      do {
+        detail::check_entry_axes(entry.axes.size() + 1);
+        entry.axes.push_back(take_axis());
+      } while (reader.take(","));
       expect(reader.take(")"));
     } else if (const std::string_view name = reader.take_name(); name != "-") {
       expect(!name.empty());
@@ -1118,6 +1132,7 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
       if (reader.take(priority)) expect(priority >= 1 && priority <= 255);
       entry.priority = static_cast<std::uint8_t>(priority);
     }
+    detail::check_entry_count(spec.entries.size() + 1);
     spec.entries.push_back(entry);
   } while (reader.take(","));
   if (wrapped) expect(reader.take("}"));
@@ -1695,6 +1710,12 @@ struct Axis {
 
 using AxisTable = InlineVector<Axis, max_axes>;
 
+namespace detail {
+constexpr void check_axis_count(std::size_t count) {
+  if (count > max_axes) fail(errc::capacity, "[mesh] axes: ", count, ", of which a mesh has at most ", max_axes);
+}
+}  // namespace detail
+
 /// A place in a mesh: one index an axis, in mesh order.
 using Coordinates = InlineVector<int, max_axes>;
 
@@ -1710,7 +1731,8 @@ class SubMesh;  // mesh/sub_mesh.hpp
 class Mesh {
  public:
   constexpr Mesh() = default;
-  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}) : Mesh(AxisTable(axes), order) {}
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {})
+      : Mesh((detail::check_axis_count(axes.size()), AxisTable(axes)), order) {}
   constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
     check_axes();
     check_order();
@@ -1872,6 +1894,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
       const std::string_view name = reader.take_name();
       int size = 0;
       expect(!name.empty() && reader.take("=") && reader.take(size));
+      detail::check_axis_count(axes.size() + 1);
       axes.push_back({Name(name), size});
     } while (reader.take(","));
     if (at_end()) return Mesh(axes);
@@ -1905,6 +1928,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
 
 /// A mesh of axes without names: a spec calls them 0, 1, ...
 constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
+  detail::check_axis_count(sizes.size());
   AxisTable axes;
   for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
   return Mesh(axes, order);

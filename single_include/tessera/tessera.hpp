@@ -879,6 +879,12 @@ struct Axis {
 
 using AxisTable = InlineVector<Axis, max_axes>;
 
+namespace detail {
+constexpr void check_axis_count(std::size_t count) {
+  if (count > max_axes) fail(errc::capacity, "[mesh] axes: ", count, ", of which a mesh has at most ", max_axes);
+}
+}  // namespace detail
+
 /// A place in a mesh: one index an axis, in mesh order.
 using Coordinates = InlineVector<int, max_axes>;
 
@@ -894,7 +900,8 @@ class SubMesh;  // mesh/sub_mesh.hpp
 class Mesh {
  public:
   constexpr Mesh() = default;
-  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}) : Mesh(AxisTable(axes), order) {}
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {})
+      : Mesh((detail::check_axis_count(axes.size()), AxisTable(axes)), order) {}
   constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
     check_axes();
     check_order();
@@ -1056,6 +1063,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
       const std::string_view name = reader.take_name();
       int size = 0;
       expect(!name.empty() && reader.take("=") && reader.take(size));
+      detail::check_axis_count(axes.size() + 1);
       axes.push_back({Name(name), size});
     } while (reader.take(","));
     if (at_end()) return Mesh(axes);
@@ -1089,6 +1097,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
 
 /// A mesh of axes without names: a spec calls them 0, 1, ...
 constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
+  detail::check_axis_count(sizes.size());
   AxisTable axes;
   for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
   return Mesh(axes, order);
@@ -1154,8 +1163,8 @@ inline std::vector<std::vector<int>> lay_on_torus(const std::vector<std::int32_t
       if (mask & taken) continue;
       std::int64_t product = 1;
       int count = 0;
-      unsigned order =
-          0;  // dims first to last, major first: the set that comes first among those of its size is largest
+      // Dims first to last, major first: the set that comes first among those of its size is largest.
+      unsigned order = 0;
       for (unsigned dim = 0; dim < rank; ++dim) {
         order = order << 1 | (mask >> dim & 1);
         if (!(mask >> dim & 1)) continue;
@@ -1190,6 +1199,7 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
   if (!shape.axes.empty() && shape.axes.size() != shape.inner.size())
     fail(errc::mesh_axis, "[hybrid_mesh] one name an axis: ", shape.axes.size(), " names for ", shape.inner.size(),
          " axes");
+  check_axis_count(shape.inner.size());
   AxisTable axes;
   std::int64_t inner = 1, outer = 1;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
@@ -1358,6 +1368,7 @@ inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::ve
     fail(errc::mesh_devices, "[mesh] one id a device: ", given, " ids for ", device_count, " devices");
   if (!names.empty() && names.size() != sizes.size())
     fail(errc::mesh_axis, "[mesh] one name an axis: ", names.size(), " names for ", sizes.size(), " axes");
+  detail::check_axis_count(sizes.size());
   AxisTable axes;
   for (std::size_t axis = 0; axis < sizes.size(); ++axis)
     axes.push_back({names.empty() ? detail::name_of_index(static_cast<int>(axis)) : names[axis], sizes[axis]});
@@ -1443,6 +1454,16 @@ namespace tessera {
 /// Most mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
+namespace detail {
+constexpr void check_entry_count(std::size_t count) {
+  if (count > max_rank) fail(errc::capacity, "[spec] entries: ", count, "; a tensor has at most ", max_rank, " dims");
+}
+constexpr void check_entry_axes(std::size_t count) {
+  if (count > max_axes_per_dim)
+    fail(errc::capacity, "[spec] axes of one dim: ", count, "; at most ", max_axes_per_dim, " can split it");
+}
+}  // namespace detail
+
 struct NoAxis {};
 
 /// The entry of a dim that no mesh axis splits.
@@ -1484,6 +1505,7 @@ struct SpecEntry {
     requires(!std::is_same_v<Axis, SpecEntry> && !std::is_same_v<Axis, NoAxis>)
   constexpr SpecEntry(const Axis& axis) : axes{AxisRef(axis).name} {}
   constexpr SpecEntry(std::initializer_list<AxisRef> list) {
+    detail::check_entry_axes(list.size());
     for (const AxisRef& axis : list) axes.push_back(axis.name);
   }
 
@@ -1499,7 +1521,8 @@ struct PartitionSpec {
   InlineVector<SpecEntry, max_rank> entries;
 
   constexpr PartitionSpec() = default;
-  constexpr PartitionSpec(std::initializer_list<SpecEntry> list) : entries(list) {}
+  constexpr PartitionSpec(std::initializer_list<SpecEntry> list)
+      : entries((detail::check_entry_count(list.size()), list)) {}
 
   /// The same spec as a way to store only: the tensor is gathered where it is used, as FSDP does with weights.
   constexpr PartitionSpec gathered_on_use() const {
@@ -1558,8 +1581,10 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
   do {
     SpecEntry entry;
     if (reader.take("(")) {
-      do entry.axes.push_back(take_axis());
-      while (reader.take(","));
+      do {
+        detail::check_entry_axes(entry.axes.size() + 1);
+        entry.axes.push_back(take_axis());
+      } while (reader.take(","));
       expect(reader.take(")"));
     } else if (const std::string_view name = reader.take_name(); name != "-") {
       expect(!name.empty());
@@ -1570,6 +1595,7 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
       if (reader.take(priority)) expect(priority >= 1 && priority <= 255);
       entry.priority = static_cast<std::uint8_t>(priority);
     }
+    detail::check_entry_count(spec.entries.size() + 1);
     spec.entries.push_back(entry);
   } while (reader.take(","));
   if (wrapped) expect(reader.take("}"));
@@ -1935,6 +1961,7 @@ class ShardyParser {
         const Name name = quoted();
         std::int32_t size = 0;
         expect(reader_.take("=") && reader_.take(size));
+        check_axis_count(axes.size() + 1);
         axes.push_back({name, size});
       } while (reader_.take(","));
       expect(reader_.take("]"));
@@ -17394,7 +17421,11 @@ template <Element T, int Rank> class LocalTensor {
 
   const Mesh& mesh() const { return mesh_; }
   int size() const { return static_cast<int>(pieces_.size()); }
-  const Piece& operator[](int device) const { return pieces_[static_cast<std::size_t>(device)]; }
+  /// Errors: `empty_tensor` where there are no arrays, `mesh_devices` for a device that is not there.
+  const Piece& operator[](int device) const {
+    if (device < 0 || device >= size()) fail_device(device);
+    return pieces_[static_cast<std::size_t>(device)];
+  }
   const Shape& shape(int device) const { return (*this)[device].shape; }
   std::span<const T> values(int device) const { return (*this)[device].values(); }
 
@@ -17413,6 +17444,13 @@ template <Element T, int Rank> class LocalTensor {
   }
 
  private:
+  [[noreturn]] void fail_device(int device) const {
+    if (pieces_.empty())
+      fail(errc::empty_tensor, "[local] arrays: local tensor of ", name_of(dtype_v<T>), " and rank ", Rank,
+           " holds nothing: it was never assigned, or was moved from");
+    fail(errc::mesh_devices, "[local] device: ", device, " of ", mesh_.text());
+  }
+
   Mesh mesh_{};
   std::vector<Piece> pieces_;
 };
@@ -17875,11 +17913,8 @@ template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Ra
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
-  if (!same_layout(x, y)) {
-    const PartitionSpec spec = spec_of(a.sharding(), a.mesh());
-    return all_equal(x, reshard(y, a.mesh(), spec));
-  }
-  const TensorStorage& b = storage_of(y);
+  const ShardedTensor<T, Rank> alike = same_layout(x, y) ? y : reshard(y, a.mesh(), spec_of(a.sharding(), a.mesh()));
+  const TensorStorage& b = storage_of(alike);
   if (&a == &b && !std::is_floating_point_v<T>) return true;
   for (int shard = 0; shard < a.shard_count(); ++shard) {
     const auto *p = static_cast<const T*>(a.data(shard)), *q = static_cast<const T*>(b.data(shard));
@@ -25995,9 +26030,17 @@ template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>&
   return detail::tensor_text(storage_of(x), options);
 }
 
+/// The same of an expression, which is run first.
+template <ExprOperand E> std::string to_string(const E& expression, const PrintOptions& options = {}) {
+  return to_string(ShardedTensor<typename E::element, E::rank>(expression), options);
+}
+
 /// As to_string. This header does not include <ostream>; who has a stream has.
 template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
+}
+template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& expression) {
+  return out << to_string(expression);
 }
 
 }  // namespace tessera

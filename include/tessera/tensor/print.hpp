@@ -267,9 +267,17 @@ template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>&
   return detail::tensor_text(storage_of(x), options);
 }
 
+/// The same of an expression, which is run first.
+template <ExprOperand E> std::string to_string(const E& expression, const PrintOptions& options = {}) {
+  return to_string(ShardedTensor<typename E::element, E::rank>(expression), options);
+}
+
 /// As to_string. This header does not include <ostream>; who has a stream has.
 template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
+}
+template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& expression) {
+  return out << to_string(expression);
 }
 
 }  // namespace tessera

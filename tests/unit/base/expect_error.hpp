@@ -24,6 +24,16 @@ template <class F, class... Parts> void expect_error(tessera::errc id, F&& f, co
   ADD_FAILURE() << "no error, expected one with id " << static_cast<int>(id);
 }
 
+/// The id of the error that `f` throws; none of them where it throws none.
+template <class F> tessera::errc error_of(F&& f) {
+  try {
+    f();
+  } catch (const tessera::error& e) {
+    return e.id();
+  }
+  return {};
+}
+
 }  // namespace tessera_test
 
 #endif

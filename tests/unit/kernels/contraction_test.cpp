@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../support/indices.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/kernels/contraction.hpp>
@@ -17,6 +18,7 @@ namespace {
 
 using namespace tessera;
 using namespace tessera::kernels;
+using tessera_test::for_each_index;
 
 using Labels = ContractionShape::Labels;
 
@@ -53,18 +55,6 @@ Shape shape_of(const Labels& labels, const ContractionShape& shape) {
   Shape extents;
   for (std::int8_t label : labels) extents.push_back(shape.extents[static_cast<std::size_t>(label)]);
   return extents;
-}
-
-/// Visits every index of a box in row-major order.
-template <class F> void for_each_index(const Shape& extents, F f) {
-  if (volume(extents) == 0) return;
-  Shape index(extents.size(), 0);
-  for (;;) {
-    f(index);
-    std::size_t d = extents.size();
-    while (d > 0 && ++index[d - 1] == extents[d - 1]) index[--d] = 0;
-    if (d == 0) return;
-  }
 }
 
 template <class T>

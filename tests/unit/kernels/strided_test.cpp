@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../support/indices.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/kernels/strided.hpp>
@@ -14,6 +15,7 @@ namespace {
 
 using namespace tessera;
 using namespace tessera::kernels;
+using tessera_test::for_each_index;
 
 struct Box {
   Shape extents;
@@ -57,17 +59,6 @@ Shape random_extents(std::mt19937& random) {
     budget /= std::max<std::int64_t>(extent, 1);
   }
   return extents;
-}
-
-template <class F> void for_each_index(const Shape& extents, F f) {
-  if (volume(extents) == 0) return;
-  Shape index(extents.size(), 0);
-  for (;;) {
-    f(index);
-    std::size_t d = extents.size();
-    while (d > 0 && ++index[d - 1] == extents[d - 1]) index[--d] = 0;
-    if (d == 0) return;
-  }
 }
 
 template <class T> void check_copies() {

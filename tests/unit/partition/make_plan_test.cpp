@@ -7,16 +7,10 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/ops/ops.hpp>
-
 namespace {
 
 namespace ts = tessera;
-using ts::tests::number;
-using ts::tests::Planned;
-using ts::tests::tensor;
-using Matrix = ts::ShardedTensor<float, 2>;
+using namespace ts::tests;
 using Vector = ts::ShardedTensor<float, 1>;
 
 const ts::Mesh mesh({{"data", 2}, {"model", 4}});

@@ -7,11 +7,15 @@
 
 #include <tessera/graph/lower_fused.hpp>
 #include <tessera/graph/trace.hpp>
+#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
 #include <tessera/partition/explain.hpp>
 #include <tessera/partition/make_plan.hpp>
 #include <tessera/partition/verify_plan.hpp>
 
 namespace tessera::tests {
+
+using Matrix = ShardedTensor<float, 2>;
 
 /// A traced program and what a plan of it is made from.
 struct Planned {

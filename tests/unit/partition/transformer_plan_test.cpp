@@ -4,9 +4,6 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/ops/ops.hpp>
-
 // What the plan of one transformer layer must contain, against the published counts and bytes: ZeRO 1910.02054,
 // Megatron 1909.08053, sequence parallelism 2205.05198. Elements have 4 bytes here, twice those of the bf16 numbers in
 // the papers.
@@ -14,10 +11,7 @@
 namespace {
 
 namespace ts = tessera;
-using ts::tests::number;
-using ts::tests::Planned;
-using ts::tests::tensor;
-using Matrix = ts::ShardedTensor<float, 2>;
+using namespace ts::tests;
 using Cube = ts::ShardedTensor<float, 3>;
 
 const ts::Mesh mesh({{"n", 4}});

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/runtime/collectives.hpp>
@@ -16,6 +17,7 @@ using tessera::DType;
 using tessera::Reduction;
 using tessera::Shape;
 using namespace tessera::runtime;
+using tessera_test::error_of;
 
 /// An array seen as [outer, along, inner] around one dim: enough to check collectives by plain loops.
 struct Array {
@@ -282,15 +284,6 @@ TEST(Collectives, OfLargeArraysOnSeveralThreads) {
     }
   }
   tessera::set_parallelism(before);
-}
-
-template <class F> tessera::errc error_of(F f) {
-  try {
-    f();
-  } catch (const tessera::error& e) {
-    return e.id();
-  }
-  return {};
 }
 
 TEST(Collectives, MisuseIsAnError) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/runtime/reshard.hpp>
@@ -21,6 +22,7 @@ using tessera::ShardGrid;
 using tessera::Sharding;
 using tessera::runtime::ReshardPlan;
 using tessera::runtime::ShardRef;
+using tessera_test::error_of;
 
 class Threads {
  public:
@@ -313,15 +315,6 @@ TEST(Reshard, MovesDtypesWithoutArithmetic) {
   const ShardRef to = tessera::runtime::shard_ref(out.data(), {{0}, {4}});
   tessera::runtime::reshard(DType::bf16, Reduction::sum, std::span(&to, 1), std::span(&from, 1));
   EXPECT_EQ(in, out);
-}
-
-template <class F> tessera::errc error_of(F f) {
-  try {
-    f();
-  } catch (const tessera::error& e) {
-    return e.id();
-  }
-  return {};
 }
 
 TEST(Reshard, MisuseIsAnError) {

@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/print.hpp>
 #include <tessera/tensor/reshard.hpp>
 
 namespace ts = tessera;
@@ -63,6 +65,14 @@ TEST(CompiledFunctions, SayWhereTheyWereCompiledWhenMemoryIsOut) {
             std::to_string(compiled_line));
   }
   EXPECT_EQ(ts::item(ts::eval(ts::sum(a))), 0);
+}
+
+TEST(evaluate, an_expression_prints_what_it_is) {
+  const auto x = ts::ones<float>({2, 2}, ts::Mesh({{"x", 2}}), {"x"});
+  std::ostringstream out;
+  out << ts::sum(x) << "\n" << x + x << "\n" << ts::to_string(x / 3, {.precision = 2});
+  EXPECT_EQ(out.str(), "4.\nf32[]{} on mesh(x=2)\n[[2. 2.]\n [2. 2.]]\nf32[2,2]{x,-} on mesh(x=2)\n"
+                       "[[0.33 0.33]\n [0.33 0.33]]\nf32[2,2]{x,-} on mesh(x=2)");
 }
 
 }  // namespace
