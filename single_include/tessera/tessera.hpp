@@ -12611,6 +12611,73 @@ constexpr PlanMemory memory_of(const Plan& plan) {
 
 #endif
 
+// ---- tessera/partition/frozen_plan.hpp
+
+#ifndef TESSERA_PARTITION_FROZEN_PLAN_HPP
+#define TESSERA_PARTITION_FROZEN_PLAN_HPP
+
+namespace tessera {
+
+/// A collective of a plan, and how often it runs.
+struct PlannedCollective : CollectiveInfo {
+  std::int64_t times = 1;
+};
+
+/// What a plan communicates, computes and holds, in as much memory as that takes: it can be a constexpr variable, which
+/// a Plan can't.
+template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
+  Mesh mesh{};
+  PlannedCollective collectives[N > 0 ? N : 1]{};
+  std::size_t size = 0;  ///< of the collectives
+  PlanMemory memory{};
+
+  constexpr explicit FrozenPlan(const Plan& plan)
+      : mesh(plan.mesh), memory(tessera::memory_of(plan)), flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
+    plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (size == N) fail(errc::capacity, "[freeze] collectives: the plan has more than ", N);
+      collectives[size++] = {c, times};
+    });
+  }
+  template <std::size_t M>
+  constexpr explicit FrozenPlan(const FrozenPlan<M>& other)
+      : mesh(other.mesh), size(other.size), memory(other.memory), flops_(other.flops()),
+        traffic_(other.traffic_bytes()) {
+    for (std::size_t i = 0; i < size; ++i) collectives[i] = other.collectives[i];
+  }
+
+  constexpr const PlannedCollective* begin() const { return collectives; }
+  constexpr const PlannedCollective* end() const { return collectives + size; }
+  template <class F> constexpr void for_each_collective(F&& f) const {
+    for (const PlannedCollective& c : *this) f(static_cast<const CollectiveInfo&>(c), c.times);
+  }
+  constexpr std::int64_t flops() const { return flops_; }
+  constexpr std::int64_t traffic_bytes() const { return traffic_; }
+
+ private:
+  std::int64_t flops_ = 0, traffic_ = 0;
+};
+
+template <std::size_t N> constexpr PlanMemory memory_of(const FrozenPlan<N>& plan) { return plan.memory; }
+
+namespace detail {
+template <class Make> struct Freeze {
+  static constexpr FrozenPlan<256> roomy{Make{}()};
+  static constexpr FrozenPlan<roomy.size> value{roomy};
+};
+}  // namespace detail
+
+/// A plan as a constant, made once however much is asked of it:
+///
+///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
+///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
+///
+/// `make` captures nothing. Errors: `capacity` for more than 256 collectives, those in bodies of repeats counted once.
+template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>::value; }
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/explain.hpp
 
 #ifndef TESSERA_PARTITION_EXPLAIN_HPP
@@ -12643,6 +12710,46 @@ inline std::string axes_text(const Mesh& mesh, unsigned axes) {
   return text;
 }
 
+inline std::string line_text(const Source& source) {
+  const std::string text = source.text();
+  return text.empty() ? text : "  at " + text;
+}
+/// "all_reduce over model: 4,096 B, 6,144 B on the wire  at plan.cpp:4  (partial sum)".
+inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
+  const std::string text =
+      concat_text(name_of(c.kind), " over ", axes_text(mesh, c.axes), ": ", bytes_text(c.payload_bytes), ", ",
+                  bytes_text(c.wire_bytes), " on the wire", line_text(c.source));
+  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+}
+
+/// What a plan, or a frozen one, communicates in all, kind by kind.
+template <class P> std::string totals_text(const P& plan) {
+  struct Total {
+    Collective kind;
+    std::uint16_t axes;
+    std::int64_t count, payload, wire;
+  };
+  Growable<Total> totals;
+  plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+    if (c.kind == Collective::slice) return;
+    std::size_t t = 0;
+    while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
+    if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
+    totals[t].count += times;
+    totals[t].payload += c.payload_bytes * times;
+    totals[t].wire += c.wire_bytes * times;
+  });
+  std::string out = totals.empty() ? "no communication\n" : "communication of each device\n";
+  for (const Total& t : totals)
+    out += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan.mesh, t.axes), ": ",
+                       bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
+  return out;
+}
+inline std::string memory_text(const PlanMemory& memory) {
+  return concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
+                     " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
+}
+
 /// A plan as text: see explain().
 class PlanText {
  public:
@@ -12652,8 +12759,7 @@ class PlanText {
   std::string text() {
     out_ = concat_text("plan on ", plan_.mesh.text(), "\n");
     add_graph(0, 1);
-    add_totals();
-    add_memory();
+    out_ += totals_text(plan_) + memory_text(memory_of(plan_));
     return std::move(out_);
   }
 
@@ -12663,10 +12769,6 @@ class PlanText {
   const UnitsView* units_;
   std::string out_;
 
-  static std::string at_line(const Source& source) {
-    const std::string text = source.text();
-    return text.empty() ? text : "  at " + text;
-  }
   std::string value_text(const GraphPlan& graph, int v) const {
     if (v < 0) return "-";
     const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
@@ -12702,10 +12804,7 @@ class PlanText {
   }
 
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
-    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(plan_.mesh, c.axes), ": ",
-                        bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
-    if (!c.why.empty()) out_ += concat_text("  (", c.why, c.asked ? ")" : "; nobody asked for it)");
-    out_ += "\n";
+    out_ += concat_text(indent, collective_text(plan_.mesh, c), "\n");
   }
 
   void add_graph(int g, int depth) {
@@ -12721,44 +12820,15 @@ class PlanText {
       for (std::int32_t v : step.outputs) results += concat_text(results.empty() ? "" : ", ", value_text(graph, v));
       if (step.kind == StepKind::repeat) {
         out_ += concat_text(indent, results, " = repeat ", step.layers, "x ", list_text(step.inputs),
-                            at_line(step.source), "\n");
+                            line_text(step.source), "\n");
         add_graph(step.body, depth + 1);
         continue;
       }
       out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
-                          grouped(step.flops), " flops, ", bytes_text(step.bytes), at_line(step.source), "\n");
+                          grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }
     if (depth > 1) out_ += concat_text(indent, "yield ", list_text(graph.outputs), "\n");
-  }
-
-  void add_totals() {
-    struct Total {
-      Collective kind;
-      std::uint16_t axes;
-      std::int64_t count, payload, wire;
-    };
-    Growable<Total> totals;
-    plan_.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == Collective::slice) return;
-      std::size_t t = 0;
-      while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
-      if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
-      totals[t].count += times;
-      totals[t].payload += c.payload_bytes * times;
-      totals[t].wire += c.wire_bytes * times;
-    });
-    out_ += totals.empty() ? "no communication\n" : "communication of each device\n";
-    for (const Total& t : totals)
-      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan_.mesh, t.axes), ": ",
-                          bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
-  }
-
-  void add_memory() {
-    const PlanMemory memory = memory_of(plan_);
-    out_ +=
-        concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
-                    " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
   }
 };
 
@@ -12768,6 +12838,15 @@ class PlanText {
 /// communicated in all, and what a device holds.
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
+}
+
+/// What is left of that for a plan that is a constant: its collectives, totals and memory.
+template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
+  std::string out = concat_text("plan on ", plan.mesh.text(), "\n");
+  for (const PlannedCollective& c : plan)
+    out += concat_text("  ", c.times == 1 ? "" : concat_text(c.times, " times "), detail::collective_text(plan.mesh, c),
+                       "\n");
+  return out + detail::totals_text(plan) + detail::memory_text(plan.memory);
 }
 
 }  // namespace tessera
@@ -13904,73 +13983,6 @@ constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh,
                                    const Growable<Sharding>& arguments, unsigned axes) {
   detail::ExplicitAxes(program, mesh, found, axes).check(0, arguments);
 }
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/frozen_plan.hpp
-
-#ifndef TESSERA_PARTITION_FROZEN_PLAN_HPP
-#define TESSERA_PARTITION_FROZEN_PLAN_HPP
-
-namespace tessera {
-
-/// A collective of a plan, and how often it runs.
-struct PlannedCollective : CollectiveInfo {
-  std::int64_t times = 1;
-};
-
-/// What a plan communicates, computes and holds, in as much memory as that takes: it can be a constexpr variable, which
-/// a Plan can't.
-template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
-  Mesh mesh{};
-  PlannedCollective collectives[N > 0 ? N : 1]{};
-  std::size_t size = 0;  ///< of the collectives
-  PlanMemory memory{};
-
-  constexpr explicit FrozenPlan(const Plan& plan)
-      : mesh(plan.mesh), memory(tessera::memory_of(plan)), flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
-    plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (size == N) fail(errc::capacity, "[freeze] collectives: the plan has more than ", N);
-      collectives[size++] = {c, times};
-    });
-  }
-  template <std::size_t M>
-  constexpr explicit FrozenPlan(const FrozenPlan<M>& other)
-      : mesh(other.mesh), size(other.size), memory(other.memory), flops_(other.flops()),
-        traffic_(other.traffic_bytes()) {
-    for (std::size_t i = 0; i < size; ++i) collectives[i] = other.collectives[i];
-  }
-
-  constexpr const PlannedCollective* begin() const { return collectives; }
-  constexpr const PlannedCollective* end() const { return collectives + size; }
-  template <class F> constexpr void for_each_collective(F&& f) const {
-    for (const PlannedCollective& c : *this) f(static_cast<const CollectiveInfo&>(c), c.times);
-  }
-  constexpr std::int64_t flops() const { return flops_; }
-  constexpr std::int64_t traffic_bytes() const { return traffic_; }
-
- private:
-  std::int64_t flops_ = 0, traffic_ = 0;
-};
-
-template <std::size_t N> constexpr PlanMemory memory_of(const FrozenPlan<N>& plan) { return plan.memory; }
-
-namespace detail {
-template <class Make> struct Freeze {
-  static constexpr FrozenPlan<256> roomy{Make{}()};
-  static constexpr FrozenPlan<roomy.size> value{roomy};
-};
-}  // namespace detail
-
-/// A plan as a constant, made once however much is asked of it:
-///
-///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
-///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
-///
-/// `make` captures nothing. Errors: `capacity` for more than 256 collectives, those in bodies of repeats counted once.
-template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>::value; }
 
 }  // namespace tessera
 

@@ -41,16 +41,18 @@ inline std::string squeezed(const std::string& line) {
 /// Messages of errors, which name lines of other files.
 inline bool is_message(std::string_view line) { return line.starts_with("    ["); }
 
-/// Expects the indented lines of a page in a test file, whatever lines the code is broken into.
+/// Expects the indented lines of a page in a test file, fenced blocks apart, whatever lines the code is broken into.
 inline void expect_lines(const Page& page, const std::filesystem::path& test_file) {
   std::string code;
   for (const std::string& line : detail::lines_of(test_file)) code += detail::squeezed(line);
   const auto docs = std::filesystem::path(__FILE__).parent_path() / "../../docs";
   bool own = page.section.empty();
+  bool fenced = false;
   int checked = 0;
   for (const std::string& line : detail::lines_of(docs / page.name)) {
     if (line.starts_with("## ") && !page.section.empty()) own = line.substr(3) == page.section;
-    if (!own || !line.starts_with("    ") || page.left_out(line)) continue;
+    if (line.starts_with("```")) fenced = !fenced;
+    if (!own || fenced || !line.starts_with("    ") || page.left_out(line)) continue;
     EXPECT_NE(code.find(detail::squeezed(line)), std::string::npos)
         << "not in " << test_file.filename() << ": " << line;
     ++checked;

@@ -1,6 +1,7 @@
 #ifndef TESSERA_PARTITION_EXPLAIN_HPP
 #define TESSERA_PARTITION_EXPLAIN_HPP
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <tessera/graph/program.hpp>
 #include <tessera/graph/units.hpp>
 #include <tessera/ops/rows.hpp>
+#include <tessera/partition/frozen_plan.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/plan_memory.hpp>
 
@@ -39,6 +41,46 @@ inline std::string axes_text(const Mesh& mesh, unsigned axes) {
   return text;
 }
 
+inline std::string line_text(const Source& source) {
+  const std::string text = source.text();
+  return text.empty() ? text : "  at " + text;
+}
+/// "all_reduce over model: 4,096 B, 6,144 B on the wire  at plan.cpp:4  (partial sum)".
+inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
+  const std::string text =
+      concat_text(name_of(c.kind), " over ", axes_text(mesh, c.axes), ": ", bytes_text(c.payload_bytes), ", ",
+                  bytes_text(c.wire_bytes), " on the wire", line_text(c.source));
+  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+}
+
+/// What a plan, or a frozen one, communicates in all, kind by kind.
+template <class P> std::string totals_text(const P& plan) {
+  struct Total {
+    Collective kind;
+    std::uint16_t axes;
+    std::int64_t count, payload, wire;
+  };
+  Growable<Total> totals;
+  plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+    if (c.kind == Collective::slice) return;
+    std::size_t t = 0;
+    while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
+    if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
+    totals[t].count += times;
+    totals[t].payload += c.payload_bytes * times;
+    totals[t].wire += c.wire_bytes * times;
+  });
+  std::string out = totals.empty() ? "no communication\n" : "communication of each device\n";
+  for (const Total& t : totals)
+    out += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan.mesh, t.axes), ": ",
+                       bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
+  return out;
+}
+inline std::string memory_text(const PlanMemory& memory) {
+  return concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
+                     " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
+}
+
 /// A plan as text: see explain().
 class PlanText {
  public:
@@ -48,8 +90,7 @@ class PlanText {
   std::string text() {
     out_ = concat_text("plan on ", plan_.mesh.text(), "\n");
     add_graph(0, 1);
-    add_totals();
-    add_memory();
+    out_ += totals_text(plan_) + memory_text(memory_of(plan_));
     return std::move(out_);
   }
 
@@ -59,10 +100,6 @@ class PlanText {
   const UnitsView* units_;
   std::string out_;
 
-  static std::string at_line(const Source& source) {
-    const std::string text = source.text();
-    return text.empty() ? text : "  at " + text;
-  }
   std::string value_text(const GraphPlan& graph, int v) const {
     if (v < 0) return "-";
     const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
@@ -98,10 +135,7 @@ class PlanText {
   }
 
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
-    out_ += concat_text(indent, name_of(c.kind), " over ", axes_text(plan_.mesh, c.axes), ": ",
-                        bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes), " on the wire", at_line(c.source));
-    if (!c.why.empty()) out_ += concat_text("  (", c.why, c.asked ? ")" : "; nobody asked for it)");
-    out_ += "\n";
+    out_ += concat_text(indent, collective_text(plan_.mesh, c), "\n");
   }
 
   void add_graph(int g, int depth) {
@@ -117,44 +151,15 @@ class PlanText {
       for (std::int32_t v : step.outputs) results += concat_text(results.empty() ? "" : ", ", value_text(graph, v));
       if (step.kind == StepKind::repeat) {
         out_ += concat_text(indent, results, " = repeat ", step.layers, "x ", list_text(step.inputs),
-                            at_line(step.source), "\n");
+                            line_text(step.source), "\n");
         add_graph(step.body, depth + 1);
         continue;
       }
       out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
-                          grouped(step.flops), " flops, ", bytes_text(step.bytes), at_line(step.source), "\n");
+                          grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }
     if (depth > 1) out_ += concat_text(indent, "yield ", list_text(graph.outputs), "\n");
-  }
-
-  void add_totals() {
-    struct Total {
-      Collective kind;
-      std::uint16_t axes;
-      std::int64_t count, payload, wire;
-    };
-    Growable<Total> totals;
-    plan_.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == Collective::slice) return;
-      std::size_t t = 0;
-      while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
-      if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
-      totals[t].count += times;
-      totals[t].payload += c.payload_bytes * times;
-      totals[t].wire += c.wire_bytes * times;
-    });
-    out_ += totals.empty() ? "no communication\n" : "communication of each device\n";
-    for (const Total& t : totals)
-      out_ += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan_.mesh, t.axes), ": ",
-                          bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
-  }
-
-  void add_memory() {
-    const PlanMemory memory = memory_of(plan_);
-    out_ +=
-        concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
-                    " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
   }
 };
 
@@ -164,6 +169,15 @@ class PlanText {
 /// communicated in all, and what a device holds.
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
+}
+
+/// What is left of that for a plan that is a constant: its collectives, totals and memory.
+template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
+  std::string out = concat_text("plan on ", plan.mesh.text(), "\n");
+  for (const PlannedCollective& c : plan)
+    out += concat_text("  ", c.times == 1 ? "" : concat_text(c.times, " times "), detail::collective_text(plan.mesh, c),
+                       "\n");
+  return out + detail::totals_text(plan) + detail::memory_text(plan.memory);
 }
 
 }  // namespace tessera
