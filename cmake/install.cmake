@@ -19,6 +19,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmak
   COMPATIBILITY SameMinorVersion
   ARCH_INDEPENDENT)
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
+  cmake/providers.cmake
   DESTINATION ${tessera_package_dir})
 
 # range-v3 ships no pkg-config file, so its include path is written out; pkg-config drops it where it is a system path.

@@ -17941,6 +17941,1432 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
 
 #endif
 
+// ---- tessera/kernels/cpu.hpp
+
+#ifndef TESSERA_KERNELS_CPU_HPP
+#define TESSERA_KERNELS_CPU_HPP
+
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tessera::kernels {
+
+/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
+
+/// "portable", "avx2", "avx512", "amx".
+constexpr std::string_view name_of(CpuLevel level) {
+  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+#if defined(__x86_64__)
+/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
+/// for them: bf16_level() does, when the first such product runs.
+inline bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & state) == state;
+}
+#endif
+
+inline CpuLevel detect_cpu() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
+  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
+  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
+#else
+  return CpuLevel::portable;
+#endif
+}
+
+/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
+inline CpuLevel restricted(CpuLevel has, const char* wanted) {
+  if (wanted == nullptr || *wanted == '\0') return has;
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+    if (name_of(level) == wanted) return level < has ? level : has;
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
+}
+
+/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
+inline std::int64_t second_level_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (bytes >= 1 << 17) return bytes;
+#endif
+  return 1 << 20;
+}
+
+}  // namespace detail
+
+/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
+/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
+inline CpuLevel cpu_level() {
+  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
+  return level;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/amx.hpp
+
+#ifndef TESSERA_KERNELS_AMX_HPP
+#define TESSERA_KERNELS_AMX_HPP
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig,
+// and no flag of the program is needed this way.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Asks Linux for the matrix registers, once for the process. Memory for them is added to each thread that uses them.
+inline bool ask_for_amx() {
+#if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace detail
+
+/// The level of the kernels that multiply bf16. It asks the system for AMX at the first call, and is one lower where it
+/// refuses.
+inline CpuLevel bf16_level() {
+  static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
+  return level;
+}
+
+namespace detail {
+
+/// Elements along k that one instruction multiplies, and rows and columns of a block of C.
+inline constexpr std::int64_t amx_step = 32, amx_block = 32;
+
+#if defined(__x86_64__)
+/// The matrix registers while a product runs: eight of 16 rows of 64 bytes.
+class AmxRegisters {
+ public:
+  AmxRegisters() {
+    struct alignas(64) {
+      std::uint8_t palette = 1, start = 0, reserved[14]{};
+      std::uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+    } const shape;
+    asm volatile("ldtilecfg %0" : : "m"(shape));
+  }
+  AmxRegisters(const AmxRegisters&) = delete;
+  AmxRegisters& operator=(const AmxRegisters&) = delete;
+  ~AmxRegisters() { asm volatile("tilerelease"); }
+};
+
+/// A block of 32 x 32 of C (+)= A B. Every step along k has two KiB of A and of B: rows (columns) 0 to 15, then the
+/// others. A step of A is row after row, one of B pair of rows after pair of rows, the two elements of a column
+/// together.
+__attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
+                                                                      float* c, std::int64_t c_row, bool accumulate) {
+  const std::int64_t line = 64, row = c_row * 4;
+  float* const below = c + 16 * c_row;
+  if (accumulate)
+    asm volatile("tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
+                 "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
+                 :
+                 : "r"(c), "r"(below), "r"(row)
+                 : "memory");
+  else
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
+  for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
+    asm volatile("tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
+                 "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+                 "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
+                 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+                 :
+                 : "r"(a), "r"(b), "r"(line)
+                 : "memory");
+  asm volatile("tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
+               "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
+               :
+               : "r"(c), "r"(below), "r"(row)
+               : "memory");
+}
+#endif
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/gemm_pack.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_PACK_HPP
+#define TESSERA_KERNELS_GEMM_PACK_HPP
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// A matrix to be packed: rows of A, or columns of B, are its lanes; steps walk along k.
+template <class T> struct PackSource {
+  const T* data = nullptr;
+  std::int64_t lane = 0, step = 0;  ///< strides in elements, any
+};
+
+/// Elements in 16 bytes: the steps of a block that is transposed at once.
+template <class T> inline constexpr int transposed_steps = 16 / static_cast<int>(sizeof(T));
+
+/// Transposes 4 lanes of 4 steps, or 2 of 2: lane l is at from[l] + k, step s goes to to + s * stride.
+struct PortableTranspose {
+  template <class T> static constexpr int lanes = transposed_steps<T>;
+
+  static void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
+    const auto a = load(from[0] + k), b = load(from[1] + k), c = load(from[2] + k), d = load(from[3] + k);
+    const auto ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const auto ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+    store(to + stride, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+    store(to + 2 * stride, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+    store(to + 3 * stride, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+  }
+  static void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
+    const auto a = load(from[0] + k), b = load(from[1] + k);
+    store(to, __builtin_shufflevector(a, b, 0, 2));
+    store(to + stride, __builtin_shufflevector(a, b, 1, 3));
+  }
+
+ private:
+  template <class T> struct Native {
+    typedef T type __attribute__((vector_size(16)));
+  };
+  template <class T> static typename Native<T>::type load(const T* from) {
+    typename Native<T>::type value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  template <class T, class V> static void store(T* to, const V& value) { std::memcpy(to, &value, sizeof(value)); }
+};
+
+#if defined(__x86_64__)
+/// As PortableTranspose, with the lanes of a whole register: its quarters are loaded each from another lane, which
+/// takes no shuffle, and two rounds of shuffles within quarters remain.
+struct Avx512Transpose {
+  template <class T> static constexpr int lanes = 64 / static_cast<int>(sizeof(T));
+#define TESSERA_TARGET __attribute__((target("avx512f"), always_inline))
+
+  TESSERA_TARGET static inline void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
+    const __m512 a = quarters<4>(from, k), b = quarters<4>(from + 1, k), c = quarters<4>(from + 2, k),
+                 d = quarters<4>(from + 3, k);
+    const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
+    const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
+    _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, cd, 0x44));
+    _mm512_storeu_ps(to + stride, _mm512_shuffle_ps(ab, cd, 0xee));
+    _mm512_storeu_ps(to + 2 * stride, _mm512_shuffle_ps(ab_high, cd_high, 0x44));
+    _mm512_storeu_ps(to + 3 * stride, _mm512_shuffle_ps(ab_high, cd_high, 0xee));
+  }
+  TESSERA_TARGET static inline void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
+    const __m512d a = _mm512_castps_pd(quarters<2>(from, k)), b = _mm512_castps_pd(quarters<2>(from + 1, k));
+    _mm512_storeu_pd(to, _mm512_unpacklo_pd(a, b));
+    _mm512_storeu_pd(to + stride, _mm512_unpackhi_pd(a, b));
+  }
+  /// 16 bytes of each of the lanes 0, Apart, 2 Apart, 3 Apart.
+  template <int Apart, class T> TESSERA_TARGET static inline __m512 quarters(const T* const* from, std::int64_t k) {
+    const auto quarter = [&](int i) { return reinterpret_cast<const float*>(from[i * Apart] + k); };
+    __m512 value = _mm512_castps128_ps512(_mm_loadu_ps(quarter(0)));
+    value = _mm512_mask_broadcast_f32x4(value, 0x00f0, _mm_loadu_ps(quarter(1)));
+    value = _mm512_mask_broadcast_f32x4(value, 0x0f00, _mm_loadu_ps(quarter(2)));
+    return _mm512_mask_broadcast_f32x4(value, 0xf000, _mm_loadu_ps(quarter(3)));
+  }
+#undef TESSERA_TARGET
+};
+
+struct Avx2Transpose {
+  template <class T> static constexpr int lanes = 32 / static_cast<int>(sizeof(T));
+#define TESSERA_TARGET __attribute__((target("avx2,fma"), always_inline))
+
+  TESSERA_TARGET static inline void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
+    const __m256 a = halves<4>(from, k), b = halves<4>(from + 1, k), c = halves<4>(from + 2, k),
+                 d = halves<4>(from + 3, k);
+    const __m256 ab = _mm256_unpacklo_ps(a, b), cd = _mm256_unpacklo_ps(c, d);
+    const __m256 ab_high = _mm256_unpackhi_ps(a, b), cd_high = _mm256_unpackhi_ps(c, d);
+    _mm256_storeu_ps(to, _mm256_shuffle_ps(ab, cd, 0x44));
+    _mm256_storeu_ps(to + stride, _mm256_shuffle_ps(ab, cd, 0xee));
+    _mm256_storeu_ps(to + 2 * stride, _mm256_shuffle_ps(ab_high, cd_high, 0x44));
+    _mm256_storeu_ps(to + 3 * stride, _mm256_shuffle_ps(ab_high, cd_high, 0xee));
+  }
+  TESSERA_TARGET static inline void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
+    const __m256d a = _mm256_castps_pd(halves<2>(from, k)), b = _mm256_castps_pd(halves<2>(from + 1, k));
+    _mm256_storeu_pd(to, _mm256_unpacklo_pd(a, b));
+    _mm256_storeu_pd(to + stride, _mm256_unpackhi_pd(a, b));
+  }
+  template <int Apart, class T> TESSERA_TARGET static inline __m256 halves(const T* const* from, std::int64_t k) {
+    const __m256 value = _mm256_castps128_ps256(_mm_loadu_ps(reinterpret_cast<const float*>(from[0] + k)));
+    return _mm256_insertf128_ps(value, _mm_loadu_ps(reinterpret_cast<const float*>(from[Apart] + k)), 1);
+  }
+#undef TESSERA_TARGET
+};
+#endif
+
+/// Packs lanes that are contiguous along k into one panel. Lanes beyond the matrix repeat the last one: nobody reads
+/// their sums, but garbage could hold denormal numbers, which are slow.
+template <class T>
+using PackSteps = void (*)(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width,
+                           T* to);
+
+#define TESSERA_PACK_STEPS(name, target, Transpose)                                                                \
+  template <class T>                                                                                               \
+  target void name(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width, T* to) { \
+    constexpr std::int64_t most = 32, together = Transpose::template lanes<T>, steps = transposed_steps<T>;        \
+    const T* rows[most];                                                                                           \
+    for (std::int64_t l = 0; l < width; ++l) rows[l] = from.data + (l < lanes ? l : lanes - 1) * from.lane;        \
+    std::int64_t k = 0;                                                                                            \
+    for (; k + steps <= depth; k += steps)                                                                         \
+      for (std::int64_t l = 0; l < width; l += together) Transpose::run(rows + l, k, to + k * width + l, width);   \
+    for (; k < depth; ++k)                                                                                         \
+      for (std::int64_t l = 0; l < width; ++l) to[k * width + l] = rows[l][k];                                     \
+  }
+TESSERA_PACK_STEPS(portable_pack_steps, , PortableTranspose)
+#if defined(__x86_64__)
+TESSERA_PACK_STEPS(avx2_pack_steps, __attribute__((target("avx2,fma"))), Avx2Transpose)
+TESSERA_PACK_STEPS(avx512_pack_steps, __attribute__((target("avx512f"))), Avx512Transpose)
+#endif
+#undef TESSERA_PACK_STEPS
+
+/// One step of a panel whose lanes are contiguous, all of them there.
+template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
+  constexpr std::int64_t piece = 32 / sizeof(T);
+  for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
+}
+
+/// Fetches such a step into the second-level cache, where it waits for its turn: steps lie on pages of their own, which
+/// the processor's prefetchers don't cross.
+template <class T> void fetch_lanes(const T* from, std::int64_t width) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(from + i, 0, 2);
+}
+
+/// Packs `lanes` lanes and `depth` steps into panels of `width` lanes, whole registers: lane l of step k of a panel
+/// goes to k * width + l, and the next panel follows. The last one is padded. `following` steps of the source come
+/// next.
+template <class T>
+void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
+                 std::int64_t width, T* to, std::int64_t following = 0) {
+  if (from.step == 1 && from.lane != 1) {
+    for (std::int64_t lane = 0; lane < lanes; lane += width)
+      along_steps({from.data + lane * from.lane, from.lane, 1}, std::min(width, lanes - lane), depth, width,
+                  to + lane * depth);
+    return;
+  }
+  // A few steps of all panels at a time: the source is read in long runs, and few pages of it at once.
+  constexpr std::int64_t steps = 8;
+  for (std::int64_t k0 = 0; k0 < depth; k0 += steps) {
+    const std::int64_t end = std::min(k0 + steps, depth);
+    for (std::int64_t lane = 0; lane < lanes; lane += width) {
+      const std::int64_t count = std::min(width, lanes - lane);
+      const T* source = from.data + lane * from.lane;
+      T* target = to + lane * depth;
+      for (std::int64_t k = k0; k < end; ++k) {
+        if (from.lane == 1 && count == width) {
+          if (k + steps < depth + following) fetch_lanes(source + (k + steps) * from.step, width);
+          copy_lanes(source + k * from.step, width, target + k * width);
+          continue;
+        }
+        for (std::int64_t l = 0; l < count; ++l) target[k * width + l] = source[k * from.step + l * from.lane];
+        for (std::int64_t l = count; l < width; ++l) target[k * width + l] = T(0);
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/bf16_pack.hpp
+
+#ifndef TESSERA_KERNELS_BF16_PACK_HPP
+#define TESSERA_KERNELS_BF16_PACK_HPP
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// How bf16 operands come to lie for kernels: in the shape of matrix registers, or widened to float.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// A matrix of floats, row-major without gaps, from one of bf16.
+inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols,
+                         float* to) {
+  // Along what is contiguous, in blocks where that is not the rows.
+  if (col == 1 || row != 1) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
+    return;
+  }
+  constexpr std::int64_t block = 16;
+  for (std::int64_t j0 = 0; j0 < cols; j0 += block)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = j0; j < std::min(j0 + block, cols); ++j) to[i * cols + j] = from[i + j * col];
+}
+
+#if defined(__x86_64__)
+#define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
+#define TESSERA_TARGET_INLINE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) inline
+
+/// 16 rows of 16 pairs, transposed. Indices are constants once the loops are unrolled.
+TESSERA_TARGET_INLINE void transpose_pairs(__m512i (&x)[16]) {
+  __m512i y[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 8; ++i) {
+    y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+    y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; ++i) {
+    x[4 * i] = _mm512_unpacklo_epi64(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 1] = _mm512_unpackhi_epi64(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 2] = _mm512_unpacklo_epi64(y[4 * i + 1], y[4 * i + 3]);
+    x[4 * i + 3] = _mm512_unpackhi_epi64(y[4 * i + 1], y[4 * i + 3]);
+  }
+  // Lane c of x[4 q + p] holds column 4 c + p of rows 4 q to 4 q + 3.
+#pragma GCC unroll 16
+  for (int p = 0; p < 4; ++p) {
+    const __m512i low = _mm512_shuffle_i32x4(x[p], x[4 + p], 0x88),
+                  high = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0x88);
+    const __m512i low_odd = _mm512_shuffle_i32x4(x[p], x[4 + p], 0xdd);
+    const __m512i high_odd = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0xdd);
+    y[p] = _mm512_shuffle_i32x4(low, high, 0x88);
+    y[8 + p] = _mm512_shuffle_i32x4(low, high, 0xdd);
+    y[4 + p] = _mm512_shuffle_i32x4(low_odd, high_odd, 0x88);
+    y[12 + p] = _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) x[i] = y[i];
+}
+
+TESSERA_TARGET_INLINE __mmask32 first_of(std::int64_t count) {
+  return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1;
+}
+
+/// One step of 16 lanes that are contiguous along k: 16 rows of 16 pairs.
+TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane, std::int64_t lanes, std::int64_t steps,
+                                            __m512i (&x)[16]) {
+  const __mmask32 mask = first_of(steps);
+#pragma GCC unroll 16
+  for (int l = 0; l < 16; ++l)
+    x[l] = l < lanes ? _mm512_maskz_loadu_epi16(mask, from + l * lane) : _mm512_setzero_si512();
+}
+
+/// The same of lanes that lie side by side: 16 pairs of 16 lanes, and as many of the next 16.
+TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
+                                             std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
+  const __mmask32 mask = first_of(lanes);
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+#pragma GCC unroll 16
+  for (int p = 0; p < 16; ++p) {
+    const __m512i even = 2 * p < steps ? _mm512_maskz_loadu_epi16(mask, from + 2 * p * step) : _mm512_setzero_si512();
+    const __m512i odd =
+        2 * p + 1 < steps ? _mm512_maskz_loadu_epi16(mask, from + (2 * p + 1) * step) : _mm512_setzero_si512();
+    x[p] = _mm512_permutex2var_epi16(even, low, odd);
+    next[p] = _mm512_permutex2var_epi16(even, high, odd);
+  }
+}
+
+TESSERA_TARGET_INLINE void store_tile(const __m512i (&x)[16], bf16* to) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, x[i]);
+}
+
+/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads: of A with a row for
+/// each lane, of B with a row for each pair of elements. What is missing is zero.
+template <bool PairRows>
+TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
+  __m512i x[16], next[16];
+  if (from.lane == 1 && from.step != 1) {
+    load_across_steps(from.data, from.step, lanes, steps, x, next);
+    if constexpr (!PairRows) {
+      transpose_pairs(x);
+      store_tile(x, to);
+      transpose_pairs(next);
+      return store_tile(next, to + 16 * amx_step);
+    }
+    store_tile(x, to);
+    return store_tile(next, to + 16 * amx_step);
+  }
+  alignas(64) bf16 gathered[amx_block * amx_step];
+  const bf16* data = from.data;
+  std::int64_t lane = from.lane;
+  if (from.step != 1) {
+    for (std::int64_t l = 0; l < lanes; ++l)
+      for (std::int64_t s = 0; s < steps; ++s) gathered[l * amx_step + s] = data[l * lane + s * from.step];
+    data = gathered, lane = amx_step;
+  }
+#pragma GCC unroll 1
+  for (int half = 0; half < 2; ++half) {
+    load_along_steps(data + 16 * half * lane, lane, lanes - 16 * half, steps, x);
+    if constexpr (PairRows) transpose_pairs(x);
+    store_tile(x, to + half * 16 * amx_step);
+  }
+}
+
+#undef TESSERA_TARGET_INLINE
+#undef TESSERA_TARGET
+
+/// Packs `lanes` lanes of `depth` elements into panels of 32 lanes, one after the other, each step after step.
+template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+  const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
+  // Lanes that are contiguous are read from end to end before the next ones.
+  const auto pack = [&](std::int64_t l, std::int64_t k) {
+    amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
+                            std::min(amx_block, lanes - l), std::min(amx_step, depth - k),
+                            to + l / amx_block * panel + k * amx_block);
+  };
+  if (from.lane == 1) {
+    for (std::int64_t k = 0; k < depth; k += amx_step)
+      for (std::int64_t l = 0; l < lanes; l += amx_block) pack(l, k);
+  } else {
+    for (std::int64_t l = 0; l < lanes; l += amx_block)
+      for (std::int64_t k = 0; k < depth; k += amx_step) pack(l, k);
+  }
+}
+#endif
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/gemm.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_HPP
+
+namespace tessera::kernels {
+
+/// What products of T are summed in and stored as: T itself, and float for bf16.
+template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+
+/// One matrix product, C = alpha A B or C += alpha A B. A is [m, k], B is [k, n], C is [m, n]; strides are in elements,
+/// of any sign and size. C overlaps neither A nor B, and no two elements of C share an address.
+template <class T> struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;
+  std::int64_t a_row = 0, a_col = 0;
+  const T* b = nullptr;
+  std::int64_t b_row = 0, b_col = 0;
+  product_t<T>* c = nullptr;
+  std::int64_t c_row = 0, c_col = 0;
+  bool accumulate = false;
+  product_t<T> alpha = product_t<T>(1);
+};
+
+/// C^T = alpha B^T A^T: the same product with rows and columns exchanged.
+template <class T> constexpr Gemm<T> transposed(const Gemm<T>& g) {
+  return {g.n, g.m, g.k, g.b, g.b_col, g.b_row, g.a, g.a_col, g.a_row, g.c, g.c_col, g.c_row, g.accumulate, g.alpha};
+}
+
+/// What multiplies matrices: Eigen by default, others where they are found. An implementation uses the calling thread
+/// only (callers spread tiles over threads), keeps no state between calls, and accepts every stride and zero extents.
+struct ContractionProvider {
+  ContractionProvider() = default;
+  ContractionProvider(const ContractionProvider&) = delete;
+  ContractionProvider& operator=(const ContractionProvider&) = delete;
+  virtual ~ContractionProvider() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual bool supports(DType type) const { return type == DType::f32 || type == DType::f64; }
+  virtual void gemm(const Gemm<float>& g) const = 0;
+  virtual void gemm(const Gemm<double>& g) const = 0;
+};
+
+}  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/kernels/gemm_tiles.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_TILES_HPP
+#define TESSERA_KERNELS_GEMM_TILES_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Cache lines to be fetched while a tile is computed: `count` of them, `step` bytes apart.
+struct Prefetch {
+  const char* at = nullptr;
+  std::int64_t step = 0, count = 0;
+};
+
+/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B lie in panels: element (i, k) of A
+/// is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
+template <class T> struct GemmTile {
+  std::int64_t depth = 0;
+  const T* a = nullptr;
+  const T* b = nullptr;
+  std::int64_t b_step = 0;
+  T* c = nullptr;
+  std::int64_t c_row = 0;
+  T alpha = T(1);
+  bool accumulate = false;
+  Prefetch ahead[4];  ///< in this order; the last one has no end
+};
+
+template <class T, int Bytes> struct GemmVector {
+  typedef T type __attribute__((vector_size(Bytes)));
+  typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
+};
+
+/// The kernels of one processor level: how they want A and B to lie, and one kernel for each of some heights.
+template <class T> struct GemmKernels {
+  using Tile = void (*)(const GemmTile<T>&);
+  static constexpr int most_rows = 14, most_cols = 32;
+
+  int rows = 0, cols = 0;  ///< of a whole tile
+  int a_step = 0;          ///< rows, rounded up so that panels are made of whole registers
+  int heights[3] = {};     ///< descending from `rows`; a tile of fewer rows takes the least that holds it
+  Tile tiles[3] = {};
+  PackSteps<T> pack_steps = nullptr;
+
+  /// Which of the heights a tile of that many rows takes.
+  int fit(std::int64_t height) const {
+    int i = 0;
+    while (i < 2 && height <= heights[i + 1]) ++i;
+    return i;
+  }
+};
+
+// The sums have names, two for each row, since g++ keeps arrays of them in memory. Vectors are the compilers' own, so
+// one text serves every instruction set, and headers of intrinsics are not needed.
+#define TESSERA_ROWS_4(F) F(0) F(1) F(2) F(3)
+#define TESSERA_ROWS_6(F) TESSERA_ROWS_4(F) F(4) F(5)
+#define TESSERA_ROWS_8(F) TESSERA_ROWS_6(F) F(6) F(7)
+#define TESSERA_ROWS_14(F) TESSERA_ROWS_8(F) F(8) F(9) F(10) F(11) F(12) F(13)
+
+#define TESSERA_TILE_ZERO(i) Vector left##i{}, right##i{};
+#define TESSERA_TILE_MULTIPLY(i) left##i += a[i] * b0, right##i += a[i] * b1;
+#define TESSERA_TILE_STEP(ROWS, a_step)                                                                      \
+  {                                                                                                          \
+    const Vector b0 = *reinterpret_cast<const Loaded*>(b), b1 = *reinterpret_cast<const Loaded*>(b + lanes); \
+    ROWS(TESSERA_TILE_MULTIPLY)                                                                              \
+    a += a_step, b += b_step;                                                                                \
+  }
+#define TESSERA_TILE_ADD(i)                                                  \
+  {                                                                          \
+    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
+    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
+    *c0 += alpha * left##i, *c1 += alpha * right##i;                         \
+  }
+#define TESSERA_TILE_STORE(i)                                                \
+  {                                                                          \
+    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
+    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
+    *c0 = alpha * left##i, *c1 = alpha * right##i;                           \
+  }
+
+// A cache line every fourth step: in a burst they would hold up the panel of B that streams through the same buffers.
+#define TESSERA_GEMM_TILE(name, target, bytes, ROWS, a_step)                    \
+  template <class T> target void name(const GemmTile<T>& tile) {                \
+    using Vector = typename GemmVector<T, bytes>::type;                         \
+    using Loaded = typename GemmVector<T, bytes>::in_memory;                    \
+    constexpr std::int64_t lanes = bytes / sizeof(T);                           \
+    const T *a = tile.a, *b = tile.b;                                           \
+    const std::int64_t b_step = tile.b_step;                                    \
+    const Prefetch* ahead = tile.ahead;                                         \
+    const char* line = ahead->at;                                               \
+    std::int64_t line_step = ahead->step, lines = ahead->count, k = tile.depth; \
+    ROWS(TESSERA_TILE_ZERO)                                                     \
+    for (; k >= 4; k -= 4) {                                                    \
+      if (lines == 0) {                                                         \
+        ++ahead;                                                                \
+        line = ahead->at, line_step = ahead->step, lines = ahead->count;        \
+      }                                                                         \
+      __builtin_prefetch(line);                                                 \
+      line += line_step, --lines;                                               \
+      TESSERA_TILE_STEP(ROWS, a_step)                                           \
+      TESSERA_TILE_STEP(ROWS, a_step)                                           \
+      TESSERA_TILE_STEP(ROWS, a_step)                                           \
+      TESSERA_TILE_STEP(ROWS, a_step)                                           \
+    }                                                                           \
+    for (; k > 0; --k) TESSERA_TILE_STEP(ROWS, a_step)                          \
+    const T alpha = tile.alpha;                                                 \
+    if (tile.accumulate) {                                                      \
+      ROWS(TESSERA_TILE_ADD)                                                    \
+    } else {                                                                    \
+      ROWS(TESSERA_TILE_STORE)                                                  \
+    }                                                                           \
+  }
+
+#if defined(__x86_64__)
+#define TESSERA_TARGET_AVX512 __attribute__((target("avx512f")))
+#define TESSERA_TARGET_AVX2 __attribute__((target("avx2,fma")))
+TESSERA_GEMM_TILE(avx512_tile_14, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, 16)
+TESSERA_GEMM_TILE(avx512_tile_8, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_8, 16)
+TESSERA_GEMM_TILE(avx512_tile_4, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_4, 16)
+TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, 8)
+TESSERA_GEMM_TILE(avx2_tile_4, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_4, 8)
+#undef TESSERA_TARGET_AVX512
+#undef TESSERA_TARGET_AVX2
+#endif
+TESSERA_GEMM_TILE(portable_tile_6, , 16, TESSERA_ROWS_6, 8)
+TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, 8)
+
+#undef TESSERA_GEMM_TILE
+#undef TESSERA_TILE_STORE
+#undef TESSERA_TILE_ADD
+#undef TESSERA_TILE_STEP
+#undef TESSERA_TILE_MULTIPLY
+#undef TESSERA_TILE_ZERO
+#undef TESSERA_ROWS_14
+#undef TESSERA_ROWS_8
+#undef TESSERA_ROWS_6
+#undef TESSERA_ROWS_4
+
+/// The kernels of a level, which the processor must have.
+template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
+  constexpr int scale = static_cast<int>(sizeof(T));
+  static constexpr GemmKernels<T> portable{6,
+                                           32 / scale,
+                                           8,
+                                           {6, 4, 4},
+                                           {&portable_tile_6<T>, &portable_tile_4<T>, &portable_tile_4<T>},
+                                           &portable_pack_steps<T>};
+#if defined(__x86_64__)
+  static constexpr GemmKernels<T> avx2{
+      6, 64 / scale, 8, {6, 4, 4}, {&avx2_tile_6<T>, &avx2_tile_4<T>, &avx2_tile_4<T>}, &avx2_pack_steps<T>};
+  static constexpr GemmKernels<T> avx512{14,
+                                         128 / scale,
+                                         16,
+                                         {14, 8, 4},
+                                         {&avx512_tile_14<T>, &avx512_tile_8<T>, &avx512_tile_4<T>},
+                                         &avx512_pack_steps<T>};
+  if (level >= CpuLevel::avx512) return avx512;
+  if (level >= CpuLevel::avx2) return avx2;
+#endif
+  return portable;
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/loop_gemm.hpp
+
+#ifndef TESSERA_KERNELS_LOOP_GEMM_HPP
+#define TESSERA_KERNELS_LOOP_GEMM_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// c + a b; integers wrap.
+template <class T> T multiply_add(T c, T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(c) + static_cast<U>(a) * static_cast<U>(b));
+  } else {
+    return c + a * b;
+  }
+}
+
+template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
+
+/// Sum of a[i] b[i], in 32 running sums so that it vectorises without reordering permission.
+template <class T>
+product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+  using R = product_t<T>;
+  constexpr std::int64_t lanes = 32;
+  R total(0);
+  std::int64_t i = 0;
+  if (a_step == 1 && b_step == 1 && count >= lanes) {
+    R sums[lanes] = {};
+    for (; i + lanes <= count; i += lanes)
+      for (std::int64_t lane = 0; lane < lanes; ++lane)
+        sums[lane] = multiply_add<R>(sums[lane], a[i + lane], b[i + lane]);
+    for (std::int64_t width = lanes / 2; width > 0; width /= 2)
+      for (std::int64_t lane = 0; lane < width; ++lane)
+        sums[lane] = multiply_add<R>(sums[lane], sums[lane + width], R(1));
+    total = sums[0];
+  }
+  for (; i < count; ++i) total = multiply_add<R>(total, a[i * a_step], b[i * b_step]);
+  return total;
+}
+
+}  // namespace detail
+
+/// The product by plain loops over blocks that fit in the first-level cache, for types that providers lack.
+/// Integers wrap around.
+template <class T> void loop_gemm(const Gemm<T>& given) {
+  const Gemm<T> g = given.c_col != 1 && given.c_row == 1 ? transposed(given) : given;
+  constexpr std::int64_t k_block = 32, n_block = 128;
+  T b[k_block * n_block], row[n_block];
+  if (g.k == 0 && !g.accumulate) {
+    for (std::int64_t i = 0; i < g.m; ++i)
+      for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = T(0);
+  }
+  for (std::int64_t j0 = 0; j0 < g.n; j0 += n_block) {
+    const std::int64_t cols = std::min(n_block, g.n - j0);
+    for (std::int64_t k0 = 0; k0 < g.k; k0 += k_block) {
+      const std::int64_t depth = std::min(k_block, g.k - k0);
+      const bool add = g.accumulate || k0 > 0;
+      for (std::int64_t k = 0; k < depth; ++k)
+        for (std::int64_t j = 0; j < cols; ++j)
+          b[k * n_block + j] = detail::scale(g.b[(k0 + k) * g.b_row + (j0 + j) * g.b_col], g.alpha);
+      for (std::int64_t i = 0; i < g.m; ++i) {
+        T* c = g.c + i * g.c_row + j0 * g.c_col;
+        const T* a = g.a + i * g.a_row + k0 * g.a_col;
+        for (std::int64_t j = 0; j < cols; ++j) row[j] = add ? c[j * g.c_col] : T(0);
+        for (std::int64_t k = 0; k < depth; ++k) {
+          const T value = a[k * g.a_col];
+          for (std::int64_t j = 0; j < cols; ++j) row[j] = detail::multiply_add(row[j], value, b[k * n_block + j]);
+        }
+        for (std::int64_t j = 0; j < cols; ++j) c[j * g.c_col] = row[j];
+      }
+    }
+  }
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/scratch.hpp
+
+#ifndef TESSERA_KERNELS_SCRATCH_HPP
+#define TESSERA_KERNELS_SCRATCH_HPP
+
+namespace tessera::kernels {
+
+/// Who uses a scratch buffer. Two buffers that are alive together have two names.
+enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention, wide_a, wide_b };
+
+/// Raw memory that only grows.
+struct ScratchBuffer {
+  static constexpr std::align_val_t alignment{64};
+  struct Free {
+    void operator()(std::byte* block) const noexcept { ::operator delete[](block, alignment); }
+  };
+  std::unique_ptr<std::byte, Free> bytes;
+  std::size_t size = 0;
+};
+
+/// Uninitialised room for `count` elements, aligned to a cache line, owned by the calling thread and valid until its
+/// next request under the same name. It only grows, so that kernels allocate nothing once warm.
+template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
+  thread_local ScratchBuffer buffer;
+  if (const std::size_t size = count * sizeof(T); size > buffer.size) {
+    buffer = {};
+    buffer.bytes.reset(static_cast<std::byte*>(::operator new[](size, ScratchBuffer::alignment)));
+    buffer.size = size;
+  }
+  return reinterpret_cast<T*>(buffer.bytes.get());
+}
+
+}  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/kernels/matrix_vector.hpp
+
+#ifndef TESSERA_KERNELS_MATRIX_VECTOR_HPP
+#define TESSERA_KERNELS_MATRIX_VECTOR_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// A matrix operand whose elements are contiguous along one dim.
+template <class T> struct DenseOperand {
+  const T* data;
+  std::int64_t stride;  ///< between columns, or between rows when row_major
+  bool row_major;
+};
+
+/// The operand as it lies when one of its dims is contiguous, and otherwise packed into scratch.
+template <Scratch Use, class T>
+DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
+                              std::int64_t col_stride) {
+  if (row_stride == 1 || rows == 1) return {data, col_stride, false};
+  if (col_stride == 1 || cols == 1) return {data, row_stride, true};
+  T* packed = thread_scratch<Use, T>(static_cast<std::size_t>(rows * cols));
+  strided_copy(packed, {cols, 1}, data, {row_stride, col_stride}, {rows, cols}, sizeof(T));
+  return {packed, cols, true};
+}
+
+/// y += alpha A x for a Gemm with n == 1. It is bound by reading A, so plain loops do: a dot product a row, or a
+/// multiple of a column at a time.
+template <class T> void matrix_vector(const Gemm<T>& g) {
+  const auto a = dense_operand<Scratch::packed_a>(g.a, g.m, g.k, g.a_row, g.a_col);
+  if (a.row_major) {
+    for (std::int64_t i = 0; i < g.m; ++i)
+      g.c[i * g.c_row] += g.alpha * dot(a.data + i * a.stride, 1, g.b, g.b_row, g.k);
+    return;
+  }
+  T* y = g.c;
+  if (g.c_row != 1) {
+    y = thread_scratch<Scratch::packed_c, T>(static_cast<std::size_t>(g.m));
+    for (std::int64_t i = 0; i < g.m; ++i) y[i] = g.c[i * g.c_row];
+  }
+  for (std::int64_t k = 0; k < g.k; ++k) {
+    const T factor = g.alpha * g.b[k * g.b_row];
+    const T* column = a.data + k * a.stride;
+    for (std::int64_t i = 0; i < g.m; ++i) y[i] += factor * column[i];
+  }
+  if (y != g.c)
+    for (std::int64_t i = 0; i < g.m; ++i) g.c[i * g.c_row] = y[i];
+}
+
+/// The product where it is empty, a sum, or bound by reading one operand: whether it was done.
+template <class T> bool thin_gemm(Gemm<T> g) {
+  if (g.m == 0 || g.n == 0) return true;
+  if (g.m > 1 && g.n > 1 && g.k > 0) return false;
+  if (!g.accumulate) strided_fill_zero(g.c, {g.c_row, g.c_col}, {g.m, g.n}, sizeof(T));
+  if (g.k == 0) return true;
+  if (g.m == 1 && g.n == 1) {
+    *g.c += g.alpha * dot(g.a, g.a_col, g.b, g.b_row, g.k);
+  } else {
+    matrix_vector(g.m == 1 ? transposed(g) : g);
+  }
+  return true;
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/packed_gemm.hpp
+
+#ifndef TESSERA_KERNELS_PACKED_GEMM_HPP
+#define TESSERA_KERNELS_PACKED_GEMM_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// Told of each part of C as soon as it is final, while it is in the cache: rows [row, row + rows) of all of its
+/// columns. Every row comes once, in ascending order.
+struct FinishedRows {
+  void (*call)(const void* context, std::int64_t row, std::int64_t rows) = nullptr;
+  const void* context = nullptr;
+
+  void operator()(std::int64_t row, std::int64_t rows) const {
+    if (call) call(context, row, rows);
+  }
+};
+
+/// How the right operand of a product lies once it is packed. Its rows are cut into blocks of `depth`, a block into
+/// panels of `width` columns, and a panel lies row after row. Blocks follow one another, panels too; the last panel of
+/// each block is padded to `width`.
+struct PackedLayout {
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t depth = 0, width = 0;
+  std::int64_t padding = 0;  ///< rows at the end that the matrix lacks, zeros
+
+  constexpr std::int64_t panels() const { return (cols + width - 1) / width; }
+  constexpr std::int64_t blocks() const { return (rows + depth - 1) / depth; }
+  constexpr std::int64_t block_rows(std::int64_t block) const { return std::min(depth, rows - block * depth); }
+  /// Elements of a packed matrix.
+  constexpr std::int64_t size() const { return rows * panels() * width; }
+  /// Where a panel of a block begins.
+  constexpr std::int64_t offset(std::int64_t block, std::int64_t panel) const {
+    return block * depth * panels() * width + panel * block_rows(block) * width;
+  }
+};
+
+/// The level of the kernels that multiply T.
+template <class T> CpuLevel product_level() { return cpu_level(); }
+
+namespace detail {
+
+/// Cuts `size` into equal parts of at most `most`, multiples of `multiple`.
+constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::int64_t multiple) {
+  const std::int64_t parts = std::max<std::int64_t>((size + most - 1) / most, 1);
+  return ((size + parts - 1) / parts + multiple - 1) / multiple * multiple;
+}
+
+/// Steps of k that a tile sums before it goes to memory: long enough to hide that, short enough for a panel of A to
+/// stay in the first-level cache.
+template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
+
+/// Columns of B whose panels fill half of the second-level cache. A and C pass through the rest, and where they push
+/// parts of B out (from three quarters on) speed falls by a tenth.
+template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width) {
+  const std::int64_t fit = second_level_cache() / 2 / (depth * static_cast<std::int64_t>(sizeof(T)));
+  return std::max(fit / width * width, 4 * width);
+}
+
+/// A block of B as tiles read it. All panels but a last, partial one may lie in the matrix itself.
+template <class T> struct PanelsOfB {
+  const T* first = nullptr;
+  std::int64_t panel = 0, step = 0;  ///< from panel to panel, from row to row
+  const T* last = nullptr;           ///< the last panel, packed
+};
+
+/// Adds a tile that went to a buffer into C, or stores it there.
+template <class T>
+void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::int64_t rows, std::int64_t cols) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < cols; ++j) {
+      T& to = c[i * g.c_row + j * g.c_col];
+      to = g.accumulate ? to + tile[i * width + j] : tile[i * width + j];
+    }
+}
+
+/// C (+)= alpha A B for one block of k. One panel of A at a time is packed, and meets all panels of B, which the
+/// second-level cache holds. Where A is contiguous along its rows a panel takes a part of a cache line at each step, so
+/// several are packed together.
+template <class T>
+void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
+  const bool by_steps = g.a_row == 1 && g.a_col != 1;
+  const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
+  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
+  const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
+  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
+  const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
+
+  const auto pack_from = [&](std::int64_t first) {
+    const std::int64_t steps = by_steps ? 8 : g.k;  // at a time
+    for (std::int64_t k = 0; k < g.k; k += steps)
+      for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
+        const std::int64_t i = first + j * rows;
+        // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
+        const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
+        pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
+                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
+                       std::max<std::int64_t>(g.k - k - steps, 0));
+      }
+  };
+
+  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where it lies along k,
+  // since its lines would push each other out of the first-level cache.
+  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
+  std::int64_t told = 0;
+  const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+
+  GemmTile<T> tile;
+  tile.depth = g.k;
+  tile.alpha = g.alpha;
+  for (std::int64_t i = 0; i < g.m; i += rows) {
+    const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
+    if (member == 0) pack_from(i);
+    tile.a = a + member * panel_size;
+    const int fit = kernels.fit(height);
+    const auto run = kernels.tiles[fit];
+    const std::int64_t next_height = std::min(rows, g.m - i - height);
+    const T* next_a = next_height > 0 ? g.a + (i + rows) * g.a_row : g.a;
+    for (std::int64_t p = 0; p < panels; ++p) {
+      const std::int64_t width = std::min(cols, g.n - p * cols);
+      T* c = g.c + i * g.c_row + p * cols * g.c_col;
+      tile.b = width < cols ? b.last : b.first + p * b.panel;
+      tile.b_step = width < cols ? cols : b.step;
+
+      Prefetch* ahead = tile.ahead;
+      if (g.c_col == 1) {
+        const T* next_c = p + 1 < panels ? c + cols : g.c + (i + height) * g.c_row;
+        const std::int64_t count = p + 1 < panels ? height : next_height;
+        if (count > 0) {
+          *ahead++ = {at(next_c), bytes(g.c_row), count};
+          *ahead++ = {at(next_c) + 64, bytes(g.c_row), count};
+        }
+      }
+      if (next_height > 0) {
+        const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
+        if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
+      }
+      *ahead = {at(a), 0, -1};
+
+      if (height == kernels.heights[fit] && width == cols && g.c_col == 1) {
+        tile.c = c, tile.c_row = g.c_row, tile.accumulate = g.accumulate;
+        run(tile);
+      } else {
+        tile.c = buffer, tile.c_row = cols, tile.accumulate = false;
+        run(tile);
+        place_tile(buffer, cols, g, c, height, width);
+      }
+    }
+    if (i + height - told >= tell_every || i + height == g.m) {
+      finished(told, i + height - told);
+      told = i + height;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
+template <class T>
+PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
+  return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
+          detail::gemm_kernels<T>(level).cols};
+}
+
+/// Packs panels [first, first + count) of b, with any strides, into `packed`, room for layout.size() elements. Parts
+/// may be packed at the same time.
+template <class T>
+void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
+                 std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
+  const detail::GemmKernels<T>& kernels = detail::gemm_kernels<T>(level);
+  const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
+  for (std::int64_t block = 0; block < layout.blocks(); ++block)
+    detail::pack_panels<T>(kernels.pack_steps, {b + block * layout.depth * b_row + col * b_col, b_col, b_row}, cols,
+                           layout.block_rows(block), layout.width, packed + layout.offset(block, first));
+}
+
+/// The product with its right operand packed: g.b and its strides are not used, and layout has k rows and n columns.
+/// C may have any strides, though it is at its best with contiguous rows.
+template <class T>
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+                 CpuLevel level = product_level<T>()) {
+  using namespace detail;
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    thin_gemm(g);
+    return finished(0, g.m);
+  }
+  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width), layout.width);
+  for (std::int64_t col = 0; col < g.n; col += chunk) {
+    const std::int64_t panel = col / layout.width, cols = std::min(chunk, g.n - col);
+    const std::int64_t panels = (cols + layout.width - 1) / layout.width;
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t depth = layout.block_rows(block), step = depth * layout.width;
+      const bool last = block + 1 == layout.blocks();
+      Gemm<T> part = g;
+      part.n = cols, part.k = depth;
+      part.a += block * layout.depth * g.a_col;
+      part.c += col * g.c_col;
+      part.accumulate = g.accumulate || block > 0;
+      PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
+      b.last = b.first + (panels - 1) * step;
+      gemm_block(kernels, part, b, last && col + cols == g.n ? finished : FinishedRows{});
+    }
+  }
+}
+
+/// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
+template <class T>
+void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
+  using namespace detail;
+  if (thin_gemm(given)) return finished(0, given.m);
+  // Tiles are vectors along the rows of C.
+  const bool turned = given.c_col != 1 && given.c_row == 1;
+  const Gemm<T> g = turned ? transposed(given) : given;
+  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
+  const std::int64_t wide = kernels.cols;
+  const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide), wide);
+  // Few rows use B too seldom to pay for copying it, the less so when it is in the cache already.
+  const bool cached = g.k * g.n * static_cast<std::int64_t>(sizeof(T)) <= second_level_cache() / 2;
+  const bool in_place = g.b_col == 1 && g.m <= (cached ? 256 : 2 * kernels.rows);
+  for (std::int64_t col = 0; col < g.n; col += chunk) {
+    const std::int64_t cols = std::min(chunk, g.n - col), whole = in_place ? cols / wide * wide : 0;
+    for (std::int64_t k = 0; k < g.k; k += depth) {
+      Gemm<T> part = g;
+      part.n = cols, part.k = std::min(depth, g.k - k);
+      part.a += k * g.a_col;
+      part.b += k * g.b_row + col * g.b_col;
+      part.c += col * g.c_col;
+      part.accumulate = g.accumulate || k > 0;
+      const std::int64_t panels = (cols - whole + wide - 1) / wide;
+      T* packed = thread_scratch<Scratch::panel_b, T>(static_cast<std::size_t>(panels * wide * part.k));
+      pack_panels<T>(kernels.pack_steps, {part.b + whole * g.b_col, g.b_col, g.b_row}, cols - whole, part.k, wide,
+                     packed);
+      PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
+      if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
+      const bool last = k + depth >= g.k && col + cols == g.n && !turned;
+      gemm_block(kernels, part, b, last ? finished : FinishedRows{});
+    }
+  }
+  if (turned) finished(0, given.m);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/bf16_gemm.hpp
+
+#ifndef TESSERA_KERNELS_BF16_GEMM_HPP
+#define TESSERA_KERNELS_BF16_GEMM_HPP
+
+// Products of bf16, summed in float. In AMX registers where the processor has them; else operands are widened, a part
+// at a time, and multiplied by the kernels of float. Every path rounds nowhere but in its sums.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+#if defined(__x86_64__)
+/// Elements along k of a panel of B: 32 KiB, which the first-level cache keeps while all rows of a block of A pass.
+inline constexpr std::int64_t amx_depth = 512;
+/// Rows of A that are packed together, for the second-level cache.
+inline constexpr std::int64_t amx_rows = 256;
+
+/// C (+)= alpha A B for one block of k and at most amx_rows rows, A and B packed.
+inline void amx_gemm_block(const Gemm<bf16>& g, const bf16* a, const bf16* b, std::int64_t b_panel) {
+  alignas(64) float buffer[amx_block * amx_block];
+  const std::int64_t steps = (g.k + amx_step - 1) / amx_step;
+  for (std::int64_t j = 0; j < g.n; j += amx_block, b += b_panel) {
+    const std::int64_t cols = std::min(amx_block, g.n - j);
+    for (std::int64_t i = 0; i < g.m; i += amx_block) {
+      const std::int64_t rows = std::min(amx_block, g.m - i);
+      const bf16* panel = a + i * steps * amx_step;
+      float* c = g.c + i * g.c_row + j * g.c_col;
+      if (rows == amx_block && cols == amx_block && g.c_col == 1 && g.alpha == 1) {
+        amx_multiply(panel, b, steps, c, g.c_row, g.accumulate);
+        continue;
+      }
+      amx_multiply(panel, b, steps, buffer, amx_block, false);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t s = 0; s < cols; ++s) {
+          float& to = c[r * g.c_row + s * g.c_col];
+          const float value = g.alpha * buffer[r * amx_block + s];
+          to = g.accumulate ? to + value : value;
+        }
+    }
+  }
+}
+
+/// C (+)= alpha A B with B packed.
+inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished) {
+  const AmxRegisters registers;
+  bf16* a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>((amx_rows + amx_block) * layout.depth));
+  for (std::int64_t row = 0; row < g.m; row += amx_rows) {
+    Gemm<bf16> part = g;
+    part.m = std::min(amx_rows, g.m - row);
+    part.c += row * g.c_row;
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t first = block * layout.depth;
+      part.k = std::min(layout.depth, g.k - first);
+      part.accumulate = g.accumulate || block > 0;
+      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, part.m, part.k, a);
+      amx_gemm_block(part, a, packed + layout.offset(block, 0), layout.block_rows(block) * layout.width);
+    }
+    finished(row, part.m);
+  }
+}
+#endif
+
+/// C (+)= alpha A B with B packed as floats: some rows of A at a time are widened.
+inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
+                         CpuLevel level) {
+  constexpr std::int64_t together = 112;
+  float* a = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(std::min(together, g.m) * g.k));
+  for (std::int64_t row = 0; row < g.m; row += together) {
+    const std::int64_t rows = std::min(together, g.m - row);
+    widen_matrix(g.a + row * g.a_row, g.a_row, g.a_col, rows, g.k, a);
+    packed_gemm(Gemm<float>{rows, g.n, g.k, a, g.k, 1, nullptr, 0, 0, g.c + row * g.c_row, g.c_row, g.c_col,
+                            g.accumulate, g.alpha},
+                layout, packed, {}, level);
+    finished(row, rows);
+  }
+}
+
+/// Zeros, where nothing is summed.
+inline void empty_gemm(const Gemm<bf16>& g) {
+  if (g.accumulate) return;
+  for (std::int64_t i = 0; i < g.m; ++i)
+    for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = 0;
+}
+
+}  // namespace detail
+
+template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
+
+/// As of floats, but in AMX registers: then panels are rounded up to what a register multiplies at once, and hold bf16.
+/// Without AMX a packed matrix holds floats.
+template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) {
+    using namespace detail;
+    const std::int64_t padded = (rows + amx_step - 1) / amx_step * amx_step;
+    return {padded, cols, std::max(equal_parts(rows, amx_depth, amx_step), amx_step), amx_block, padded - rows};
+  }
+#endif
+  return packed_layout<float>(rows, cols, level);
+}
+
+/// Elements of T that a packed matrix has room for.
+template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
+  return layout.size();
+}
+template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
+  return level >= CpuLevel::amx ? layout.size() : 2 * layout.size();
+}
+
+inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
+                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
+  const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) {
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t row = block * layout.depth;
+      detail::amx_pack<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
+                             std::min(layout.depth, layout.rows - layout.padding - row),
+                             packed + layout.offset(block, first));
+    }
+    return;
+  }
+#endif
+  if (layout.rows == 0) return;
+  // Each panel is widened by itself, as a matrix of its own.
+  float* wide = thread_scratch<Scratch::wide_b, float>(static_cast<std::size_t>(layout.depth * cols));
+  for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+    const std::int64_t row = block * layout.depth, rows = layout.block_rows(block);
+    detail::widen_matrix(b + row * b_row + col * b_col, b_row, b_col, rows, cols, wide);
+    detail::pack_panels<float>(detail::gemm_kernels<float>(level).pack_steps, {wide, 1, cols}, cols, rows, layout.width,
+                               reinterpret_cast<float*>(packed) + layout.offset(block, first));
+  }
+}
+
+inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
+                        CpuLevel level = bf16_level()) {
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    detail::empty_gemm(g);
+    return finished(0, g.m);
+  }
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished);
+#endif
+  detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level);
+}
+
+inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level()) {
+  const bool turned = given.c_col != 1 && given.c_row == 1;
+  const Gemm<bf16> g = turned ? transposed(given) : given;
+  if (g.m == 0 || g.n == 0) return;
+  constexpr std::int64_t most_cols = 512;
+  for (std::int64_t col = 0; col < g.n; col += most_cols) {
+    Gemm<bf16> part = g;
+    part.n = std::min(most_cols, g.n - col);
+    part.b += col * g.b_col;
+    part.c += col * g.c_col;
+    const PackedLayout layout = packed_layout<bf16>(g.k, part.n, level);
+    bf16* packed = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(packed_room<bf16>(layout, level)));
+    pack_matrix(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
+    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level);
+  }
+  if (turned) finished(0, given.m);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/contraction_provider.hpp
+
+#ifndef TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
+#define TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
+
+namespace tessera::kernels {
+
+/// Where the choice is kept, one for the program; null for the default. Use contraction_provider().
+inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
+  static std::atomic<const ContractionProvider*> chosen{nullptr};
+  return chosen;
+}
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// What our own kernels of f32 and f64 are called on this processor.
+inline std::string_view packed_kernels_name() {
+  constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
+                                                     "packed avx512"};
+  return names[static_cast<std::size_t>(cpu_level())];
+}
+
+/// Matrix products by our own packed kernels. A template, so that code for both types is compiled only for who asks for
+/// the object.
+template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
+  std::string_view name() const override { return packed_kernels_name(); }
+  void gemm(const Gemm<float>& g) const override { packed_gemm(g); }
+  void gemm(const Gemm<double>& g) const override { packed_gemm(g); }
+};
+
+/// The default provider, which needs nothing beyond this library.
+template <class Provider = PackedProvider<>> const ContractionProvider& packed_provider() {
+  static const Provider provider;
+  return provider;
+}
+
+/// The provider that contractions use from now on; any thread may ask or set at any time.
+template <class Default = PackedProvider<>> const ContractionProvider& contraction_provider() {
+  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+  return chosen ? *chosen : packed_provider<Default>();
+}
+
+/// Its name, without code for its products.
+inline std::string_view contraction_provider_name() {
+  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+  return chosen ? chosen->name() : packed_kernels_name();
+}
+
+/// Chooses the provider, and returns the one chosen before. `provider` must outlive the program's last contraction:
+/// providers have no state, so a static object is the natural form. Contractions under way end with the old one.
+template <class Default = PackedProvider<>>
+const ContractionProvider& set_contraction_provider(const ContractionProvider& provider) {
+  const ContractionProvider* before = chosen_contraction_provider().exchange(&provider, std::memory_order_acq_rel);
+  return before ? *before : packed_provider<Default>();
+}
+
+/// One product by the chosen provider. The default one is called directly, so that a program has code for the element
+/// types that it multiplies, and no others.
+template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    packed_gemm(g, finished);  // others have no products of bf16
+  } else {
+    const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+    if (!chosen) return packed_gemm(g, finished);
+    chosen->gemm(g);
+    finished(0, g.m);
+  }
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/kernels/simd.hpp
 
 #ifndef TESSERA_KERNELS_SIMD_HPP
@@ -19593,42 +21019,6 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/scratch.hpp
-
-#ifndef TESSERA_KERNELS_SCRATCH_HPP
-#define TESSERA_KERNELS_SCRATCH_HPP
-
-namespace tessera::kernels {
-
-/// Who uses a scratch buffer. Two buffers that are alive together have two names.
-enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention, wide_a, wide_b };
-
-/// Raw memory that only grows.
-struct ScratchBuffer {
-  static constexpr std::align_val_t alignment{64};
-  struct Free {
-    void operator()(std::byte* block) const noexcept { ::operator delete[](block, alignment); }
-  };
-  std::unique_ptr<std::byte, Free> bytes;
-  std::size_t size = 0;
-};
-
-/// Uninitialised room for `count` elements, aligned to a cache line, owned by the calling thread and valid until its
-/// next request under the same name. It only grows, so that kernels allocate nothing once warm.
-template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
-  thread_local ScratchBuffer buffer;
-  if (const std::size_t size = count * sizeof(T); size > buffer.size) {
-    buffer = {};
-    buffer.bytes.reset(static_cast<std::byte*>(::operator new[](size, ScratchBuffer::alignment)));
-    buffer.size = size;
-  }
-  return reinterpret_cast<T*>(buffer.bytes.get());
-}
-
-}  // namespace tessera::kernels
-
-#endif
-
 // ---- tessera/kernels/fused_kernel.hpp
 
 #ifndef TESSERA_KERNELS_FUSED_KERNEL_HPP
@@ -20942,1321 +22332,6 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/kernels/cpu.hpp
-
-#ifndef TESSERA_KERNELS_CPU_HPP
-#define TESSERA_KERNELS_CPU_HPP
-
-#if defined(__linux__)
-#include <unistd.h>
-#endif
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
-namespace tessera::kernels {
-
-/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
-enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
-
-/// "portable", "avx2", "avx512", "amx".
-constexpr std::string_view name_of(CpuLevel level) {
-  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
-  return names[static_cast<std::size_t>(level)];
-}
-
-}  // namespace tessera::kernels
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-#if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
-/// for them: bf16_level() does, when the first such product runs.
-inline bool has_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
-  unsigned low = 0, high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & state) == state;
-}
-#endif
-
-inline CpuLevel detect_cpu() {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
-  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
-  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
-#else
-  return CpuLevel::portable;
-#endif
-}
-
-/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
-inline CpuLevel restricted(CpuLevel has, const char* wanted) {
-  if (wanted == nullptr || *wanted == '\0') return has;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
-    if (name_of(level) == wanted) return level < has ? level : has;
-  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
-}
-
-/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
-inline std::int64_t second_level_cache() {
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (bytes >= 1 << 17) return bytes;
-#endif
-  return 1 << 20;
-}
-
-}  // namespace detail
-
-/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
-/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
-inline CpuLevel cpu_level() {
-  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
-  return level;
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/amx.hpp
-
-#ifndef TESSERA_KERNELS_AMX_HPP
-#define TESSERA_KERNELS_AMX_HPP
-
-#if defined(__x86_64__) && defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
-// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig,
-// and no flag of the program is needed this way.
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// Asks Linux for the matrix registers, once for the process. Memory for them is added to each thread that uses them.
-inline bool ask_for_amx() {
-#if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
-  constexpr long request_permission = 0x1023, tile_data = 18;
-  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-#else
-  return false;
-#endif
-}
-
-}  // namespace detail
-
-/// The level of the kernels that multiply bf16. It asks the system for AMX at the first call, and is one lower where it
-/// refuses.
-inline CpuLevel bf16_level() {
-  static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
-  return level;
-}
-
-namespace detail {
-
-/// Elements along k that one instruction multiplies, and rows and columns of a block of C.
-inline constexpr std::int64_t amx_step = 32, amx_block = 32;
-
-#if defined(__x86_64__)
-/// The matrix registers while a product runs: eight of 16 rows of 64 bytes.
-class AmxRegisters {
- public:
-  AmxRegisters() {
-    struct alignas(64) {
-      std::uint8_t palette = 1, start = 0, reserved[14]{};
-      std::uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
-      std::uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
-    } const shape;
-    asm volatile("ldtilecfg %0" : : "m"(shape));
-  }
-  AmxRegisters(const AmxRegisters&) = delete;
-  AmxRegisters& operator=(const AmxRegisters&) = delete;
-  ~AmxRegisters() { asm volatile("tilerelease"); }
-};
-
-/// A block of 32 x 32 of C (+)= A B. Every step along k has two KiB of A and of B: rows (columns) 0 to 15, then the
-/// others. A step of A is row after row, one of B pair of rows after pair of rows, the two elements of a column
-/// together.
-__attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
-                                                                      float* c, std::int64_t c_row, bool accumulate) {
-  const std::int64_t line = 64, row = c_row * 4;
-  float* const below = c + 16 * c_row;
-  if (accumulate)
-    asm volatile("tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
-                 "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
-                 :
-                 : "r"(c), "r"(below), "r"(row)
-                 : "memory");
-  else
-    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
-  for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
-    asm volatile("tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
-                 "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-                 "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
-                 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
-                 :
-                 : "r"(a), "r"(b), "r"(line)
-                 : "memory");
-  asm volatile("tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
-               "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
-               :
-               : "r"(c), "r"(below), "r"(row)
-               : "memory");
-}
-#endif
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/gemm_pack.hpp
-
-#ifndef TESSERA_KERNELS_GEMM_PACK_HPP
-#define TESSERA_KERNELS_GEMM_PACK_HPP
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// A matrix to be packed: rows of A, or columns of B, are its lanes; steps walk along k.
-template <class T> struct PackSource {
-  const T* data = nullptr;
-  std::int64_t lane = 0, step = 0;  ///< strides in elements, any
-};
-
-/// Elements in 16 bytes: the steps of a block that is transposed at once.
-template <class T> inline constexpr int transposed_steps = 16 / static_cast<int>(sizeof(T));
-
-/// Transposes 4 lanes of 4 steps, or 2 of 2: lane l is at from[l] + k, step s goes to to + s * stride.
-struct PortableTranspose {
-  template <class T> static constexpr int lanes = transposed_steps<T>;
-
-  static void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
-    const auto a = load(from[0] + k), b = load(from[1] + k), c = load(from[2] + k), d = load(from[3] + k);
-    const auto ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    const auto ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
-    store(to + stride, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
-    store(to + 2 * stride, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
-    store(to + 3 * stride, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
-  }
-  static void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
-    const auto a = load(from[0] + k), b = load(from[1] + k);
-    store(to, __builtin_shufflevector(a, b, 0, 2));
-    store(to + stride, __builtin_shufflevector(a, b, 1, 3));
-  }
-
- private:
-  template <class T> struct Native {
-    typedef T type __attribute__((vector_size(16)));
-  };
-  template <class T> static typename Native<T>::type load(const T* from) {
-    typename Native<T>::type value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  template <class T, class V> static void store(T* to, const V& value) { std::memcpy(to, &value, sizeof(value)); }
-};
-
-#if defined(__x86_64__)
-/// As PortableTranspose, with the lanes of a whole register: its quarters are loaded each from another lane, which
-/// takes no shuffle, and two rounds of shuffles within quarters remain.
-struct Avx512Transpose {
-  template <class T> static constexpr int lanes = 64 / static_cast<int>(sizeof(T));
-#define TESSERA_TARGET __attribute__((target("avx512f"), always_inline))
-
-  TESSERA_TARGET static inline void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
-    const __m512 a = quarters<4>(from, k), b = quarters<4>(from + 1, k), c = quarters<4>(from + 2, k),
-                 d = quarters<4>(from + 3, k);
-    const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
-    const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
-    _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, cd, 0x44));
-    _mm512_storeu_ps(to + stride, _mm512_shuffle_ps(ab, cd, 0xee));
-    _mm512_storeu_ps(to + 2 * stride, _mm512_shuffle_ps(ab_high, cd_high, 0x44));
-    _mm512_storeu_ps(to + 3 * stride, _mm512_shuffle_ps(ab_high, cd_high, 0xee));
-  }
-  TESSERA_TARGET static inline void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
-    const __m512d a = _mm512_castps_pd(quarters<2>(from, k)), b = _mm512_castps_pd(quarters<2>(from + 1, k));
-    _mm512_storeu_pd(to, _mm512_unpacklo_pd(a, b));
-    _mm512_storeu_pd(to + stride, _mm512_unpackhi_pd(a, b));
-  }
-  /// 16 bytes of each of the lanes 0, Apart, 2 Apart, 3 Apart.
-  template <int Apart, class T> TESSERA_TARGET static inline __m512 quarters(const T* const* from, std::int64_t k) {
-    const auto quarter = [&](int i) { return reinterpret_cast<const float*>(from[i * Apart] + k); };
-    __m512 value = _mm512_castps128_ps512(_mm_loadu_ps(quarter(0)));
-    value = _mm512_mask_broadcast_f32x4(value, 0x00f0, _mm_loadu_ps(quarter(1)));
-    value = _mm512_mask_broadcast_f32x4(value, 0x0f00, _mm_loadu_ps(quarter(2)));
-    return _mm512_mask_broadcast_f32x4(value, 0xf000, _mm_loadu_ps(quarter(3)));
-  }
-#undef TESSERA_TARGET
-};
-
-struct Avx2Transpose {
-  template <class T> static constexpr int lanes = 32 / static_cast<int>(sizeof(T));
-#define TESSERA_TARGET __attribute__((target("avx2,fma"), always_inline))
-
-  TESSERA_TARGET static inline void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
-    const __m256 a = halves<4>(from, k), b = halves<4>(from + 1, k), c = halves<4>(from + 2, k),
-                 d = halves<4>(from + 3, k);
-    const __m256 ab = _mm256_unpacklo_ps(a, b), cd = _mm256_unpacklo_ps(c, d);
-    const __m256 ab_high = _mm256_unpackhi_ps(a, b), cd_high = _mm256_unpackhi_ps(c, d);
-    _mm256_storeu_ps(to, _mm256_shuffle_ps(ab, cd, 0x44));
-    _mm256_storeu_ps(to + stride, _mm256_shuffle_ps(ab, cd, 0xee));
-    _mm256_storeu_ps(to + 2 * stride, _mm256_shuffle_ps(ab_high, cd_high, 0x44));
-    _mm256_storeu_ps(to + 3 * stride, _mm256_shuffle_ps(ab_high, cd_high, 0xee));
-  }
-  TESSERA_TARGET static inline void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
-    const __m256d a = _mm256_castps_pd(halves<2>(from, k)), b = _mm256_castps_pd(halves<2>(from + 1, k));
-    _mm256_storeu_pd(to, _mm256_unpacklo_pd(a, b));
-    _mm256_storeu_pd(to + stride, _mm256_unpackhi_pd(a, b));
-  }
-  template <int Apart, class T> TESSERA_TARGET static inline __m256 halves(const T* const* from, std::int64_t k) {
-    const __m256 value = _mm256_castps128_ps256(_mm_loadu_ps(reinterpret_cast<const float*>(from[0] + k)));
-    return _mm256_insertf128_ps(value, _mm_loadu_ps(reinterpret_cast<const float*>(from[Apart] + k)), 1);
-  }
-#undef TESSERA_TARGET
-};
-#endif
-
-/// Packs lanes that are contiguous along k into one panel. Lanes beyond the matrix repeat the last one: nobody reads
-/// their sums, but garbage could hold denormal numbers, which are slow.
-template <class T>
-using PackSteps = void (*)(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width,
-                           T* to);
-
-#define TESSERA_PACK_STEPS(name, target, Transpose)                                                                \
-  template <class T>                                                                                               \
-  target void name(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width, T* to) { \
-    constexpr std::int64_t most = 32, together = Transpose::template lanes<T>, steps = transposed_steps<T>;        \
-    const T* rows[most];                                                                                           \
-    for (std::int64_t l = 0; l < width; ++l) rows[l] = from.data + (l < lanes ? l : lanes - 1) * from.lane;        \
-    std::int64_t k = 0;                                                                                            \
-    for (; k + steps <= depth; k += steps)                                                                         \
-      for (std::int64_t l = 0; l < width; l += together) Transpose::run(rows + l, k, to + k * width + l, width);   \
-    for (; k < depth; ++k)                                                                                         \
-      for (std::int64_t l = 0; l < width; ++l) to[k * width + l] = rows[l][k];                                     \
-  }
-TESSERA_PACK_STEPS(portable_pack_steps, , PortableTranspose)
-#if defined(__x86_64__)
-TESSERA_PACK_STEPS(avx2_pack_steps, __attribute__((target("avx2,fma"))), Avx2Transpose)
-TESSERA_PACK_STEPS(avx512_pack_steps, __attribute__((target("avx512f"))), Avx512Transpose)
-#endif
-#undef TESSERA_PACK_STEPS
-
-/// One step of a panel whose lanes are contiguous, all of them there.
-template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
-  constexpr std::int64_t piece = 32 / sizeof(T);
-  for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
-}
-
-/// Fetches such a step into the second-level cache, where it waits for its turn: steps lie on pages of their own, which
-/// the processor's prefetchers don't cross.
-template <class T> void fetch_lanes(const T* from, std::int64_t width) {
-  constexpr std::int64_t line = 64 / sizeof(T);
-  for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(from + i, 0, 2);
-}
-
-/// Packs `lanes` lanes and `depth` steps into panels of `width` lanes, whole registers: lane l of step k of a panel
-/// goes to k * width + l, and the next panel follows. The last one is padded. `following` steps of the source come
-/// next.
-template <class T>
-void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
-                 std::int64_t width, T* to, std::int64_t following = 0) {
-  if (from.step == 1 && from.lane != 1) {
-    for (std::int64_t lane = 0; lane < lanes; lane += width)
-      along_steps({from.data + lane * from.lane, from.lane, 1}, std::min(width, lanes - lane), depth, width,
-                  to + lane * depth);
-    return;
-  }
-  // A few steps of all panels at a time: the source is read in long runs, and few pages of it at once.
-  constexpr std::int64_t steps = 8;
-  for (std::int64_t k0 = 0; k0 < depth; k0 += steps) {
-    const std::int64_t end = std::min(k0 + steps, depth);
-    for (std::int64_t lane = 0; lane < lanes; lane += width) {
-      const std::int64_t count = std::min(width, lanes - lane);
-      const T* source = from.data + lane * from.lane;
-      T* target = to + lane * depth;
-      for (std::int64_t k = k0; k < end; ++k) {
-        if (from.lane == 1 && count == width) {
-          if (k + steps < depth + following) fetch_lanes(source + (k + steps) * from.step, width);
-          copy_lanes(source + k * from.step, width, target + k * width);
-          continue;
-        }
-        for (std::int64_t l = 0; l < count; ++l) target[k * width + l] = source[k * from.step + l * from.lane];
-        for (std::int64_t l = count; l < width; ++l) target[k * width + l] = T(0);
-      }
-    }
-  }
-}
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/bf16_pack.hpp
-
-#ifndef TESSERA_KERNELS_BF16_PACK_HPP
-#define TESSERA_KERNELS_BF16_PACK_HPP
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-// How bf16 operands come to lie for kernels: in the shape of matrix registers, or widened to float.
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// A matrix of floats, row-major without gaps, from one of bf16.
-inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols,
-                         float* to) {
-  // Along what is contiguous, in blocks where that is not the rows.
-  if (col == 1 || row != 1) {
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
-    return;
-  }
-  constexpr std::int64_t block = 16;
-  for (std::int64_t j0 = 0; j0 < cols; j0 += block)
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = j0; j < std::min(j0 + block, cols); ++j) to[i * cols + j] = from[i + j * col];
-}
-
-#if defined(__x86_64__)
-#define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
-#define TESSERA_TARGET_INLINE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) inline
-
-/// 16 rows of 16 pairs, transposed. Indices are constants once the loops are unrolled.
-TESSERA_TARGET_INLINE void transpose_pairs(__m512i (&x)[16]) {
-  __m512i y[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < 8; ++i) {
-    y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
-    y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < 4; ++i) {
-    x[4 * i] = _mm512_unpacklo_epi64(y[4 * i], y[4 * i + 2]);
-    x[4 * i + 1] = _mm512_unpackhi_epi64(y[4 * i], y[4 * i + 2]);
-    x[4 * i + 2] = _mm512_unpacklo_epi64(y[4 * i + 1], y[4 * i + 3]);
-    x[4 * i + 3] = _mm512_unpackhi_epi64(y[4 * i + 1], y[4 * i + 3]);
-  }
-  // Lane c of x[4 q + p] holds column 4 c + p of rows 4 q to 4 q + 3.
-#pragma GCC unroll 16
-  for (int p = 0; p < 4; ++p) {
-    const __m512i low = _mm512_shuffle_i32x4(x[p], x[4 + p], 0x88),
-                  high = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0x88);
-    const __m512i low_odd = _mm512_shuffle_i32x4(x[p], x[4 + p], 0xdd);
-    const __m512i high_odd = _mm512_shuffle_i32x4(x[8 + p], x[12 + p], 0xdd);
-    y[p] = _mm512_shuffle_i32x4(low, high, 0x88);
-    y[8 + p] = _mm512_shuffle_i32x4(low, high, 0xdd);
-    y[4 + p] = _mm512_shuffle_i32x4(low_odd, high_odd, 0x88);
-    y[12 + p] = _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) x[i] = y[i];
-}
-
-TESSERA_TARGET_INLINE __mmask32 first_of(std::int64_t count) {
-  return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1;
-}
-
-/// One step of 16 lanes that are contiguous along k: 16 rows of 16 pairs.
-TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane, std::int64_t lanes, std::int64_t steps,
-                                            __m512i (&x)[16]) {
-  const __mmask32 mask = first_of(steps);
-#pragma GCC unroll 16
-  for (int l = 0; l < 16; ++l)
-    x[l] = l < lanes ? _mm512_maskz_loadu_epi16(mask, from + l * lane) : _mm512_setzero_si512();
-}
-
-/// The same of lanes that lie side by side: 16 pairs of 16 lanes, and as many of the next 16.
-TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
-                                             std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
-  const __mmask32 mask = first_of(lanes);
-  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
-                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-#pragma GCC unroll 16
-  for (int p = 0; p < 16; ++p) {
-    const __m512i even = 2 * p < steps ? _mm512_maskz_loadu_epi16(mask, from + 2 * p * step) : _mm512_setzero_si512();
-    const __m512i odd =
-        2 * p + 1 < steps ? _mm512_maskz_loadu_epi16(mask, from + (2 * p + 1) * step) : _mm512_setzero_si512();
-    x[p] = _mm512_permutex2var_epi16(even, low, odd);
-    next[p] = _mm512_permutex2var_epi16(even, high, odd);
-  }
-}
-
-TESSERA_TARGET_INLINE void store_tile(const __m512i (&x)[16], bf16* to) {
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, x[i]);
-}
-
-/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads: of A with a row for
-/// each lane, of B with a row for each pair of elements. What is missing is zero.
-template <bool PairRows>
-TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
-  __m512i x[16], next[16];
-  if (from.lane == 1 && from.step != 1) {
-    load_across_steps(from.data, from.step, lanes, steps, x, next);
-    if constexpr (!PairRows) {
-      transpose_pairs(x);
-      store_tile(x, to);
-      transpose_pairs(next);
-      return store_tile(next, to + 16 * amx_step);
-    }
-    store_tile(x, to);
-    return store_tile(next, to + 16 * amx_step);
-  }
-  alignas(64) bf16 gathered[amx_block * amx_step];
-  const bf16* data = from.data;
-  std::int64_t lane = from.lane;
-  if (from.step != 1) {
-    for (std::int64_t l = 0; l < lanes; ++l)
-      for (std::int64_t s = 0; s < steps; ++s) gathered[l * amx_step + s] = data[l * lane + s * from.step];
-    data = gathered, lane = amx_step;
-  }
-#pragma GCC unroll 1
-  for (int half = 0; half < 2; ++half) {
-    load_along_steps(data + 16 * half * lane, lane, lanes - 16 * half, steps, x);
-    if constexpr (PairRows) transpose_pairs(x);
-    store_tile(x, to + half * 16 * amx_step);
-  }
-}
-
-#undef TESSERA_TARGET_INLINE
-#undef TESSERA_TARGET
-
-/// Packs `lanes` lanes of `depth` elements into panels of 32 lanes, one after the other, each step after step.
-template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
-  const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
-  // Lanes that are contiguous are read from end to end before the next ones.
-  const auto pack = [&](std::int64_t l, std::int64_t k) {
-    amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
-                            std::min(amx_block, lanes - l), std::min(amx_step, depth - k),
-                            to + l / amx_block * panel + k * amx_block);
-  };
-  if (from.lane == 1) {
-    for (std::int64_t k = 0; k < depth; k += amx_step)
-      for (std::int64_t l = 0; l < lanes; l += amx_block) pack(l, k);
-  } else {
-    for (std::int64_t l = 0; l < lanes; l += amx_block)
-      for (std::int64_t k = 0; k < depth; k += amx_step) pack(l, k);
-  }
-}
-#endif
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/gemm.hpp
-
-#ifndef TESSERA_KERNELS_GEMM_HPP
-#define TESSERA_KERNELS_GEMM_HPP
-
-namespace tessera::kernels {
-
-/// What products of T are summed in and stored as: T itself, and float for bf16.
-template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
-
-/// One matrix product, C = alpha A B or C += alpha A B. A is [m, k], B is [k, n], C is [m, n]; strides are in elements,
-/// of any sign and size. C overlaps neither A nor B, and no two elements of C share an address.
-template <class T> struct Gemm {
-  std::int64_t m = 0, n = 0, k = 0;
-  const T* a = nullptr;
-  std::int64_t a_row = 0, a_col = 0;
-  const T* b = nullptr;
-  std::int64_t b_row = 0, b_col = 0;
-  product_t<T>* c = nullptr;
-  std::int64_t c_row = 0, c_col = 0;
-  bool accumulate = false;
-  product_t<T> alpha = product_t<T>(1);
-};
-
-/// C^T = alpha B^T A^T: the same product with rows and columns exchanged.
-template <class T> constexpr Gemm<T> transposed(const Gemm<T>& g) {
-  return {g.n, g.m, g.k, g.b, g.b_col, g.b_row, g.a, g.a_col, g.a_row, g.c, g.c_col, g.c_row, g.accumulate, g.alpha};
-}
-
-/// What multiplies matrices: Eigen by default, others where they are found. An implementation uses the calling thread
-/// only (callers spread tiles over threads), keeps no state between calls, and accepts every stride and zero extents.
-struct ContractionProvider {
-  ContractionProvider() = default;
-  ContractionProvider(const ContractionProvider&) = delete;
-  ContractionProvider& operator=(const ContractionProvider&) = delete;
-  virtual ~ContractionProvider() = default;
-
-  virtual std::string_view name() const = 0;
-  virtual bool supports(DType type) const { return type == DType::f32 || type == DType::f64; }
-  virtual void gemm(const Gemm<float>& g) const = 0;
-  virtual void gemm(const Gemm<double>& g) const = 0;
-};
-
-}  // namespace tessera::kernels
-
-#endif
-
-// ---- tessera/kernels/gemm_tiles.hpp
-
-#ifndef TESSERA_KERNELS_GEMM_TILES_HPP
-#define TESSERA_KERNELS_GEMM_TILES_HPP
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// Cache lines to be fetched while a tile is computed: `count` of them, `step` bytes apart.
-struct Prefetch {
-  const char* at = nullptr;
-  std::int64_t step = 0, count = 0;
-};
-
-/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B lie in panels: element (i, k) of A
-/// is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
-template <class T> struct GemmTile {
-  std::int64_t depth = 0;
-  const T* a = nullptr;
-  const T* b = nullptr;
-  std::int64_t b_step = 0;
-  T* c = nullptr;
-  std::int64_t c_row = 0;
-  T alpha = T(1);
-  bool accumulate = false;
-  Prefetch ahead[4];  ///< in this order; the last one has no end
-};
-
-template <class T, int Bytes> struct GemmVector {
-  typedef T type __attribute__((vector_size(Bytes)));
-  typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
-};
-
-/// The kernels of one processor level: how they want A and B to lie, and one kernel for each of some heights.
-template <class T> struct GemmKernels {
-  using Tile = void (*)(const GemmTile<T>&);
-  static constexpr int most_rows = 14, most_cols = 32;
-
-  int rows = 0, cols = 0;  ///< of a whole tile
-  int a_step = 0;          ///< rows, rounded up so that panels are made of whole registers
-  int heights[3] = {};     ///< descending from `rows`; a tile of fewer rows takes the least that holds it
-  Tile tiles[3] = {};
-  PackSteps<T> pack_steps = nullptr;
-
-  /// Which of the heights a tile of that many rows takes.
-  int fit(std::int64_t height) const {
-    int i = 0;
-    while (i < 2 && height <= heights[i + 1]) ++i;
-    return i;
-  }
-};
-
-// The sums have names, two for each row, since g++ keeps arrays of them in memory. Vectors are the compilers' own, so
-// one text serves every instruction set, and headers of intrinsics are not needed.
-#define TESSERA_ROWS_4(F) F(0) F(1) F(2) F(3)
-#define TESSERA_ROWS_6(F) TESSERA_ROWS_4(F) F(4) F(5)
-#define TESSERA_ROWS_8(F) TESSERA_ROWS_6(F) F(6) F(7)
-#define TESSERA_ROWS_14(F) TESSERA_ROWS_8(F) F(8) F(9) F(10) F(11) F(12) F(13)
-
-#define TESSERA_TILE_ZERO(i) Vector left##i{}, right##i{};
-#define TESSERA_TILE_MULTIPLY(i) left##i += a[i] * b0, right##i += a[i] * b1;
-#define TESSERA_TILE_STEP(ROWS, a_step)                                                                      \
-  {                                                                                                          \
-    const Vector b0 = *reinterpret_cast<const Loaded*>(b), b1 = *reinterpret_cast<const Loaded*>(b + lanes); \
-    ROWS(TESSERA_TILE_MULTIPLY)                                                                              \
-    a += a_step, b += b_step;                                                                                \
-  }
-#define TESSERA_TILE_ADD(i)                                                  \
-  {                                                                          \
-    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
-    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
-    *c0 += alpha * left##i, *c1 += alpha * right##i;                         \
-  }
-#define TESSERA_TILE_STORE(i)                                                \
-  {                                                                          \
-    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
-    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
-    *c0 = alpha * left##i, *c1 = alpha * right##i;                           \
-  }
-
-// A cache line every fourth step: in a burst they would hold up the panel of B that streams through the same buffers.
-#define TESSERA_GEMM_TILE(name, target, bytes, ROWS, a_step)                    \
-  template <class T> target void name(const GemmTile<T>& tile) {                \
-    using Vector = typename GemmVector<T, bytes>::type;                         \
-    using Loaded = typename GemmVector<T, bytes>::in_memory;                    \
-    constexpr std::int64_t lanes = bytes / sizeof(T);                           \
-    const T *a = tile.a, *b = tile.b;                                           \
-    const std::int64_t b_step = tile.b_step;                                    \
-    const Prefetch* ahead = tile.ahead;                                         \
-    const char* line = ahead->at;                                               \
-    std::int64_t line_step = ahead->step, lines = ahead->count, k = tile.depth; \
-    ROWS(TESSERA_TILE_ZERO)                                                     \
-    for (; k >= 4; k -= 4) {                                                    \
-      if (lines == 0) {                                                         \
-        ++ahead;                                                                \
-        line = ahead->at, line_step = ahead->step, lines = ahead->count;        \
-      }                                                                         \
-      __builtin_prefetch(line);                                                 \
-      line += line_step, --lines;                                               \
-      TESSERA_TILE_STEP(ROWS, a_step)                                           \
-      TESSERA_TILE_STEP(ROWS, a_step)                                           \
-      TESSERA_TILE_STEP(ROWS, a_step)                                           \
-      TESSERA_TILE_STEP(ROWS, a_step)                                           \
-    }                                                                           \
-    for (; k > 0; --k) TESSERA_TILE_STEP(ROWS, a_step)                          \
-    const T alpha = tile.alpha;                                                 \
-    if (tile.accumulate) {                                                      \
-      ROWS(TESSERA_TILE_ADD)                                                    \
-    } else {                                                                    \
-      ROWS(TESSERA_TILE_STORE)                                                  \
-    }                                                                           \
-  }
-
-#if defined(__x86_64__)
-#define TESSERA_TARGET_AVX512 __attribute__((target("avx512f")))
-#define TESSERA_TARGET_AVX2 __attribute__((target("avx2,fma")))
-TESSERA_GEMM_TILE(avx512_tile_14, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, 16)
-TESSERA_GEMM_TILE(avx512_tile_8, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_8, 16)
-TESSERA_GEMM_TILE(avx512_tile_4, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_4, 16)
-TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, 8)
-TESSERA_GEMM_TILE(avx2_tile_4, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_4, 8)
-#undef TESSERA_TARGET_AVX512
-#undef TESSERA_TARGET_AVX2
-#endif
-TESSERA_GEMM_TILE(portable_tile_6, , 16, TESSERA_ROWS_6, 8)
-TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, 8)
-
-#undef TESSERA_GEMM_TILE
-#undef TESSERA_TILE_STORE
-#undef TESSERA_TILE_ADD
-#undef TESSERA_TILE_STEP
-#undef TESSERA_TILE_MULTIPLY
-#undef TESSERA_TILE_ZERO
-#undef TESSERA_ROWS_14
-#undef TESSERA_ROWS_8
-#undef TESSERA_ROWS_6
-#undef TESSERA_ROWS_4
-
-/// The kernels of a level, which the processor must have.
-template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
-  constexpr int scale = static_cast<int>(sizeof(T));
-  static constexpr GemmKernels<T> portable{6,
-                                           32 / scale,
-                                           8,
-                                           {6, 4, 4},
-                                           {&portable_tile_6<T>, &portable_tile_4<T>, &portable_tile_4<T>},
-                                           &portable_pack_steps<T>};
-#if defined(__x86_64__)
-  static constexpr GemmKernels<T> avx2{
-      6, 64 / scale, 8, {6, 4, 4}, {&avx2_tile_6<T>, &avx2_tile_4<T>, &avx2_tile_4<T>}, &avx2_pack_steps<T>};
-  static constexpr GemmKernels<T> avx512{14,
-                                         128 / scale,
-                                         16,
-                                         {14, 8, 4},
-                                         {&avx512_tile_14<T>, &avx512_tile_8<T>, &avx512_tile_4<T>},
-                                         &avx512_pack_steps<T>};
-  if (level >= CpuLevel::avx512) return avx512;
-  if (level >= CpuLevel::avx2) return avx2;
-#endif
-  return portable;
-}
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/loop_gemm.hpp
-
-#ifndef TESSERA_KERNELS_LOOP_GEMM_HPP
-#define TESSERA_KERNELS_LOOP_GEMM_HPP
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// c + a b; integers wrap.
-template <class T> T multiply_add(T c, T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<U>(c) + static_cast<U>(a) * static_cast<U>(b));
-  } else {
-    return c + a * b;
-  }
-}
-
-template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
-
-/// Sum of a[i] b[i], in 32 running sums so that it vectorises without reordering permission.
-template <class T>
-product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
-  using R = product_t<T>;
-  constexpr std::int64_t lanes = 32;
-  R total(0);
-  std::int64_t i = 0;
-  if (a_step == 1 && b_step == 1 && count >= lanes) {
-    R sums[lanes] = {};
-    for (; i + lanes <= count; i += lanes)
-      for (std::int64_t lane = 0; lane < lanes; ++lane)
-        sums[lane] = multiply_add<R>(sums[lane], a[i + lane], b[i + lane]);
-    for (std::int64_t width = lanes / 2; width > 0; width /= 2)
-      for (std::int64_t lane = 0; lane < width; ++lane)
-        sums[lane] = multiply_add<R>(sums[lane], sums[lane + width], R(1));
-    total = sums[0];
-  }
-  for (; i < count; ++i) total = multiply_add<R>(total, a[i * a_step], b[i * b_step]);
-  return total;
-}
-
-}  // namespace detail
-
-/// The product by plain loops over blocks that fit in the first-level cache, for types that providers lack.
-/// Integers wrap around.
-template <class T> void loop_gemm(const Gemm<T>& given) {
-  const Gemm<T> g = given.c_col != 1 && given.c_row == 1 ? transposed(given) : given;
-  constexpr std::int64_t k_block = 32, n_block = 128;
-  T b[k_block * n_block], row[n_block];
-  if (g.k == 0 && !g.accumulate) {
-    for (std::int64_t i = 0; i < g.m; ++i)
-      for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = T(0);
-  }
-  for (std::int64_t j0 = 0; j0 < g.n; j0 += n_block) {
-    const std::int64_t cols = std::min(n_block, g.n - j0);
-    for (std::int64_t k0 = 0; k0 < g.k; k0 += k_block) {
-      const std::int64_t depth = std::min(k_block, g.k - k0);
-      const bool add = g.accumulate || k0 > 0;
-      for (std::int64_t k = 0; k < depth; ++k)
-        for (std::int64_t j = 0; j < cols; ++j)
-          b[k * n_block + j] = detail::scale(g.b[(k0 + k) * g.b_row + (j0 + j) * g.b_col], g.alpha);
-      for (std::int64_t i = 0; i < g.m; ++i) {
-        T* c = g.c + i * g.c_row + j0 * g.c_col;
-        const T* a = g.a + i * g.a_row + k0 * g.a_col;
-        for (std::int64_t j = 0; j < cols; ++j) row[j] = add ? c[j * g.c_col] : T(0);
-        for (std::int64_t k = 0; k < depth; ++k) {
-          const T value = a[k * g.a_col];
-          for (std::int64_t j = 0; j < cols; ++j) row[j] = detail::multiply_add(row[j], value, b[k * n_block + j]);
-        }
-        for (std::int64_t j = 0; j < cols; ++j) c[j * g.c_col] = row[j];
-      }
-    }
-  }
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/matrix_vector.hpp
-
-#ifndef TESSERA_KERNELS_MATRIX_VECTOR_HPP
-#define TESSERA_KERNELS_MATRIX_VECTOR_HPP
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// A matrix operand whose elements are contiguous along one dim.
-template <class T> struct DenseOperand {
-  const T* data;
-  std::int64_t stride;  ///< between columns, or between rows when row_major
-  bool row_major;
-};
-
-/// The operand as it lies when one of its dims is contiguous, and otherwise packed into scratch.
-template <Scratch Use, class T>
-DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
-                              std::int64_t col_stride) {
-  if (row_stride == 1 || rows == 1) return {data, col_stride, false};
-  if (col_stride == 1 || cols == 1) return {data, row_stride, true};
-  T* packed = thread_scratch<Use, T>(static_cast<std::size_t>(rows * cols));
-  strided_copy(packed, {cols, 1}, data, {row_stride, col_stride}, {rows, cols}, sizeof(T));
-  return {packed, cols, true};
-}
-
-/// y += alpha A x for a Gemm with n == 1. It is bound by reading A, so plain loops do: a dot product a row, or a
-/// multiple of a column at a time.
-template <class T> void matrix_vector(const Gemm<T>& g) {
-  const auto a = dense_operand<Scratch::packed_a>(g.a, g.m, g.k, g.a_row, g.a_col);
-  if (a.row_major) {
-    for (std::int64_t i = 0; i < g.m; ++i)
-      g.c[i * g.c_row] += g.alpha * dot(a.data + i * a.stride, 1, g.b, g.b_row, g.k);
-    return;
-  }
-  T* y = g.c;
-  if (g.c_row != 1) {
-    y = thread_scratch<Scratch::packed_c, T>(static_cast<std::size_t>(g.m));
-    for (std::int64_t i = 0; i < g.m; ++i) y[i] = g.c[i * g.c_row];
-  }
-  for (std::int64_t k = 0; k < g.k; ++k) {
-    const T factor = g.alpha * g.b[k * g.b_row];
-    const T* column = a.data + k * a.stride;
-    for (std::int64_t i = 0; i < g.m; ++i) y[i] += factor * column[i];
-  }
-  if (y != g.c)
-    for (std::int64_t i = 0; i < g.m; ++i) g.c[i * g.c_row] = y[i];
-}
-
-/// The product where it is empty, a sum, or bound by reading one operand: whether it was done.
-template <class T> bool thin_gemm(Gemm<T> g) {
-  if (g.m == 0 || g.n == 0) return true;
-  if (g.m > 1 && g.n > 1 && g.k > 0) return false;
-  if (!g.accumulate) strided_fill_zero(g.c, {g.c_row, g.c_col}, {g.m, g.n}, sizeof(T));
-  if (g.k == 0) return true;
-  if (g.m == 1 && g.n == 1) {
-    *g.c += g.alpha * dot(g.a, g.a_col, g.b, g.b_row, g.k);
-  } else {
-    matrix_vector(g.m == 1 ? transposed(g) : g);
-  }
-  return true;
-}
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/packed_gemm.hpp
-
-#ifndef TESSERA_KERNELS_PACKED_GEMM_HPP
-#define TESSERA_KERNELS_PACKED_GEMM_HPP
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-/// Told of each part of C as soon as it is final, while it is in the cache: rows [row, row + rows) of all of its
-/// columns. Every row comes once, in ascending order.
-struct FinishedRows {
-  void (*call)(const void* context, std::int64_t row, std::int64_t rows) = nullptr;
-  const void* context = nullptr;
-
-  void operator()(std::int64_t row, std::int64_t rows) const {
-    if (call) call(context, row, rows);
-  }
-};
-
-/// How the right operand of a product lies once it is packed. Its rows are cut into blocks of `depth`, a block into
-/// panels of `width` columns, and a panel lies row after row. Blocks follow one another, panels too; the last panel of
-/// each block is padded to `width`.
-struct PackedLayout {
-  std::int64_t rows = 0, cols = 0;
-  std::int64_t depth = 0, width = 0;
-  std::int64_t padding = 0;  ///< rows at the end that the matrix lacks, zeros
-
-  constexpr std::int64_t panels() const { return (cols + width - 1) / width; }
-  constexpr std::int64_t blocks() const { return (rows + depth - 1) / depth; }
-  constexpr std::int64_t block_rows(std::int64_t block) const { return std::min(depth, rows - block * depth); }
-  /// Elements of a packed matrix.
-  constexpr std::int64_t size() const { return rows * panels() * width; }
-  /// Where a panel of a block begins.
-  constexpr std::int64_t offset(std::int64_t block, std::int64_t panel) const {
-    return block * depth * panels() * width + panel * block_rows(block) * width;
-  }
-};
-
-/// The level of the kernels that multiply T.
-template <class T> CpuLevel product_level() { return cpu_level(); }
-
-namespace detail {
-
-/// Cuts `size` into equal parts of at most `most`, multiples of `multiple`.
-constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::int64_t multiple) {
-  const std::int64_t parts = std::max<std::int64_t>((size + most - 1) / most, 1);
-  return ((size + parts - 1) / parts + multiple - 1) / multiple * multiple;
-}
-
-/// Steps of k that a tile sums before it goes to memory: long enough to hide that, short enough for a panel of A to
-/// stay in the first-level cache.
-template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
-
-/// Columns of B whose panels fill half of the second-level cache. A and C pass through the rest, and where they push
-/// parts of B out (from three quarters on) speed falls by a tenth.
-template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width) {
-  const std::int64_t fit = second_level_cache() / 2 / (depth * static_cast<std::int64_t>(sizeof(T)));
-  return std::max(fit / width * width, 4 * width);
-}
-
-/// A block of B as tiles read it. All panels but a last, partial one may lie in the matrix itself.
-template <class T> struct PanelsOfB {
-  const T* first = nullptr;
-  std::int64_t panel = 0, step = 0;  ///< from panel to panel, from row to row
-  const T* last = nullptr;           ///< the last panel, packed
-};
-
-/// Adds a tile that went to a buffer into C, or stores it there.
-template <class T>
-void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::int64_t rows, std::int64_t cols) {
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < cols; ++j) {
-      T& to = c[i * g.c_row + j * g.c_col];
-      to = g.accumulate ? to + tile[i * width + j] : tile[i * width + j];
-    }
-}
-
-/// C (+)= alpha A B for one block of k. One panel of A at a time is packed, and meets all panels of B, which the
-/// second-level cache holds. Where A is contiguous along its rows a panel takes a part of a cache line at each step, so
-/// several are packed together.
-template <class T>
-void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
-  constexpr std::int64_t line = 64 / sizeof(T);
-  alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
-  const bool by_steps = g.a_row == 1 && g.a_col != 1;
-  const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
-  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
-  const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
-  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
-  const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
-
-  const auto pack_from = [&](std::int64_t first) {
-    const std::int64_t steps = by_steps ? 8 : g.k;  // at a time
-    for (std::int64_t k = 0; k < g.k; k += steps)
-      for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
-        const std::int64_t i = first + j * rows;
-        // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
-        const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
-        pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
-                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
-                       std::max<std::int64_t>(g.k - k - steps, 0));
-      }
-  };
-
-  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where it lies along k,
-  // since its lines would push each other out of the first-level cache.
-  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
-  std::int64_t told = 0;
-  const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
-
-  GemmTile<T> tile;
-  tile.depth = g.k;
-  tile.alpha = g.alpha;
-  for (std::int64_t i = 0; i < g.m; i += rows) {
-    const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
-    if (member == 0) pack_from(i);
-    tile.a = a + member * panel_size;
-    const int fit = kernels.fit(height);
-    const auto run = kernels.tiles[fit];
-    const std::int64_t next_height = std::min(rows, g.m - i - height);
-    const T* next_a = next_height > 0 ? g.a + (i + rows) * g.a_row : g.a;
-    for (std::int64_t p = 0; p < panels; ++p) {
-      const std::int64_t width = std::min(cols, g.n - p * cols);
-      T* c = g.c + i * g.c_row + p * cols * g.c_col;
-      tile.b = width < cols ? b.last : b.first + p * b.panel;
-      tile.b_step = width < cols ? cols : b.step;
-
-      Prefetch* ahead = tile.ahead;
-      if (g.c_col == 1) {
-        const T* next_c = p + 1 < panels ? c + cols : g.c + (i + height) * g.c_row;
-        const std::int64_t count = p + 1 < panels ? height : next_height;
-        if (count > 0) {
-          *ahead++ = {at(next_c), bytes(g.c_row), count};
-          *ahead++ = {at(next_c) + 64, bytes(g.c_row), count};
-        }
-      }
-      if (next_height > 0) {
-        const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
-        if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
-      }
-      *ahead = {at(a), 0, -1};
-
-      if (height == kernels.heights[fit] && width == cols && g.c_col == 1) {
-        tile.c = c, tile.c_row = g.c_row, tile.accumulate = g.accumulate;
-        run(tile);
-      } else {
-        tile.c = buffer, tile.c_row = cols, tile.accumulate = false;
-        run(tile);
-        place_tile(buffer, cols, g, c, height, width);
-      }
-    }
-    if (i + height - told >= tell_every || i + height == g.m) {
-      finished(told, i + height - told);
-      told = i + height;
-    }
-  }
-}
-
-}  // namespace detail
-
-/// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
-template <class T>
-PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
-  return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
-          detail::gemm_kernels<T>(level).cols};
-}
-
-/// Packs panels [first, first + count) of b, with any strides, into `packed`, room for layout.size() elements. Parts
-/// may be packed at the same time.
-template <class T>
-void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
-                 std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
-  const detail::GemmKernels<T>& kernels = detail::gemm_kernels<T>(level);
-  const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
-  for (std::int64_t block = 0; block < layout.blocks(); ++block)
-    detail::pack_panels<T>(kernels.pack_steps, {b + block * layout.depth * b_row + col * b_col, b_col, b_row}, cols,
-                           layout.block_rows(block), layout.width, packed + layout.offset(block, first));
-}
-
-/// The product with its right operand packed: g.b and its strides are not used, and layout has k rows and n columns.
-/// C may have any strides, though it is at its best with contiguous rows.
-template <class T>
-void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
-                 CpuLevel level = product_level<T>()) {
-  using namespace detail;
-  if (g.m == 0 || g.n == 0) return;
-  if (g.k == 0) {
-    thin_gemm(g);
-    return finished(0, g.m);
-  }
-  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
-  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width), layout.width);
-  for (std::int64_t col = 0; col < g.n; col += chunk) {
-    const std::int64_t panel = col / layout.width, cols = std::min(chunk, g.n - col);
-    const std::int64_t panels = (cols + layout.width - 1) / layout.width;
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-      const std::int64_t depth = layout.block_rows(block), step = depth * layout.width;
-      const bool last = block + 1 == layout.blocks();
-      Gemm<T> part = g;
-      part.n = cols, part.k = depth;
-      part.a += block * layout.depth * g.a_col;
-      part.c += col * g.c_col;
-      part.accumulate = g.accumulate || block > 0;
-      PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
-      b.last = b.first + (panels - 1) * step;
-      gemm_block(kernels, part, b, last && col + cols == g.n ? finished : FinishedRows{});
-    }
-  }
-}
-
-/// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
-template <class T>
-void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
-  using namespace detail;
-  if (thin_gemm(given)) return finished(0, given.m);
-  // Tiles are vectors along the rows of C.
-  const bool turned = given.c_col != 1 && given.c_row == 1;
-  const Gemm<T> g = turned ? transposed(given) : given;
-  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
-  const std::int64_t wide = kernels.cols;
-  const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
-  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide), wide);
-  // Few rows use B too seldom to pay for copying it, the less so when it is in the cache already.
-  const bool cached = g.k * g.n * static_cast<std::int64_t>(sizeof(T)) <= second_level_cache() / 2;
-  const bool in_place = g.b_col == 1 && g.m <= (cached ? 256 : 2 * kernels.rows);
-  for (std::int64_t col = 0; col < g.n; col += chunk) {
-    const std::int64_t cols = std::min(chunk, g.n - col), whole = in_place ? cols / wide * wide : 0;
-    for (std::int64_t k = 0; k < g.k; k += depth) {
-      Gemm<T> part = g;
-      part.n = cols, part.k = std::min(depth, g.k - k);
-      part.a += k * g.a_col;
-      part.b += k * g.b_row + col * g.b_col;
-      part.c += col * g.c_col;
-      part.accumulate = g.accumulate || k > 0;
-      const std::int64_t panels = (cols - whole + wide - 1) / wide;
-      T* packed = thread_scratch<Scratch::panel_b, T>(static_cast<std::size_t>(panels * wide * part.k));
-      pack_panels<T>(kernels.pack_steps, {part.b + whole * g.b_col, g.b_col, g.b_row}, cols - whole, part.k, wide,
-                     packed);
-      PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
-      if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
-      const bool last = k + depth >= g.k && col + cols == g.n && !turned;
-      gemm_block(kernels, part, b, last ? finished : FinishedRows{});
-    }
-  }
-  if (turned) finished(0, given.m);
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/bf16_gemm.hpp
-
-#ifndef TESSERA_KERNELS_BF16_GEMM_HPP
-#define TESSERA_KERNELS_BF16_GEMM_HPP
-
-// Products of bf16, summed in float. In AMX registers where the processor has them; else operands are widened, a part
-// at a time, and multiplied by the kernels of float. Every path rounds nowhere but in its sums.
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-#if defined(__x86_64__)
-/// Elements along k of a panel of B: 32 KiB, which the first-level cache keeps while all rows of a block of A pass.
-inline constexpr std::int64_t amx_depth = 512;
-/// Rows of A that are packed together, for the second-level cache.
-inline constexpr std::int64_t amx_rows = 256;
-
-/// C (+)= alpha A B for one block of k and at most amx_rows rows, A and B packed.
-inline void amx_gemm_block(const Gemm<bf16>& g, const bf16* a, const bf16* b, std::int64_t b_panel) {
-  alignas(64) float buffer[amx_block * amx_block];
-  const std::int64_t steps = (g.k + amx_step - 1) / amx_step;
-  for (std::int64_t j = 0; j < g.n; j += amx_block, b += b_panel) {
-    const std::int64_t cols = std::min(amx_block, g.n - j);
-    for (std::int64_t i = 0; i < g.m; i += amx_block) {
-      const std::int64_t rows = std::min(amx_block, g.m - i);
-      const bf16* panel = a + i * steps * amx_step;
-      float* c = g.c + i * g.c_row + j * g.c_col;
-      if (rows == amx_block && cols == amx_block && g.c_col == 1 && g.alpha == 1) {
-        amx_multiply(panel, b, steps, c, g.c_row, g.accumulate);
-        continue;
-      }
-      amx_multiply(panel, b, steps, buffer, amx_block, false);
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t s = 0; s < cols; ++s) {
-          float& to = c[r * g.c_row + s * g.c_col];
-          const float value = g.alpha * buffer[r * amx_block + s];
-          to = g.accumulate ? to + value : value;
-        }
-    }
-  }
-}
-
-/// C (+)= alpha A B with B packed.
-inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished) {
-  const AmxRegisters registers;
-  bf16* a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>((amx_rows + amx_block) * layout.depth));
-  for (std::int64_t row = 0; row < g.m; row += amx_rows) {
-    Gemm<bf16> part = g;
-    part.m = std::min(amx_rows, g.m - row);
-    part.c += row * g.c_row;
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-      const std::int64_t first = block * layout.depth;
-      part.k = std::min(layout.depth, g.k - first);
-      part.accumulate = g.accumulate || block > 0;
-      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, part.m, part.k, a);
-      amx_gemm_block(part, a, packed + layout.offset(block, 0), layout.block_rows(block) * layout.width);
-    }
-    finished(row, part.m);
-  }
-}
-#endif
-
-/// C (+)= alpha A B with B packed as floats: some rows of A at a time are widened.
-inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
-                         CpuLevel level) {
-  constexpr std::int64_t together = 112;
-  float* a = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(std::min(together, g.m) * g.k));
-  for (std::int64_t row = 0; row < g.m; row += together) {
-    const std::int64_t rows = std::min(together, g.m - row);
-    widen_matrix(g.a + row * g.a_row, g.a_row, g.a_col, rows, g.k, a);
-    packed_gemm(Gemm<float>{rows, g.n, g.k, a, g.k, 1, nullptr, 0, 0, g.c + row * g.c_row, g.c_row, g.c_col,
-                            g.accumulate, g.alpha},
-                layout, packed, {}, level);
-    finished(row, rows);
-  }
-}
-
-/// Zeros, where nothing is summed.
-inline void empty_gemm(const Gemm<bf16>& g) {
-  if (g.accumulate) return;
-  for (std::int64_t i = 0; i < g.m; ++i)
-    for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = 0;
-}
-
-}  // namespace detail
-
-template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
-
-/// As of floats, but in AMX registers: then panels are rounded up to what a register multiplies at once, and hold bf16.
-/// Without AMX a packed matrix holds floats.
-template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
-#if defined(__x86_64__)
-  if (level >= CpuLevel::amx) {
-    using namespace detail;
-    const std::int64_t padded = (rows + amx_step - 1) / amx_step * amx_step;
-    return {padded, cols, std::max(equal_parts(rows, amx_depth, amx_step), amx_step), amx_block, padded - rows};
-  }
-#endif
-  return packed_layout<float>(rows, cols, level);
-}
-
-/// Elements of T that a packed matrix has room for.
-template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
-  return layout.size();
-}
-template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
-  return level >= CpuLevel::amx ? layout.size() : 2 * layout.size();
-}
-
-inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
-                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
-  const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
-#if defined(__x86_64__)
-  if (level >= CpuLevel::amx) {
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-      const std::int64_t row = block * layout.depth;
-      detail::amx_pack<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
-                             std::min(layout.depth, layout.rows - layout.padding - row),
-                             packed + layout.offset(block, first));
-    }
-    return;
-  }
-#endif
-  if (layout.rows == 0) return;
-  // Each panel is widened by itself, as a matrix of its own.
-  float* wide = thread_scratch<Scratch::wide_b, float>(static_cast<std::size_t>(layout.depth * cols));
-  for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-    const std::int64_t row = block * layout.depth, rows = layout.block_rows(block);
-    detail::widen_matrix(b + row * b_row + col * b_col, b_row, b_col, rows, cols, wide);
-    detail::pack_panels<float>(detail::gemm_kernels<float>(level).pack_steps, {wide, 1, cols}, cols, rows, layout.width,
-                               reinterpret_cast<float*>(packed) + layout.offset(block, first));
-  }
-}
-
-inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
-                        CpuLevel level = bf16_level()) {
-  if (g.m == 0 || g.n == 0) return;
-  if (g.k == 0) {
-    detail::empty_gemm(g);
-    return finished(0, g.m);
-  }
-#if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished);
-#endif
-  detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level);
-}
-
-inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level()) {
-  const bool turned = given.c_col != 1 && given.c_row == 1;
-  const Gemm<bf16> g = turned ? transposed(given) : given;
-  if (g.m == 0 || g.n == 0) return;
-  constexpr std::int64_t most_cols = 512;
-  for (std::int64_t col = 0; col < g.n; col += most_cols) {
-    Gemm<bf16> part = g;
-    part.n = std::min(most_cols, g.n - col);
-    part.b += col * g.b_col;
-    part.c += col * g.c_col;
-    const PackedLayout layout = packed_layout<bf16>(g.k, part.n, level);
-    bf16* packed = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(packed_room<bf16>(layout, level)));
-    pack_matrix(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
-    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level);
-  }
-  if (turned) finished(0, given.m);
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
 // ---- tessera/kernels/contraction_loops.hpp
 
 #ifndef TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
@@ -22500,72 +22575,6 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA::detail
-
-#endif
-
-// ---- tessera/kernels/contraction_provider.hpp
-
-#ifndef TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
-#define TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
-
-namespace tessera::kernels {
-
-/// Where the choice is kept, one for the program; null for the default. Use contraction_provider().
-inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
-  static std::atomic<const ContractionProvider*> chosen{nullptr};
-  return chosen;
-}
-
-}  // namespace tessera::kernels
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-/// Matrix products by our own packed kernels. A template, so that code for both types is compiled only for who asks for
-/// the object.
-template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
-  std::string_view name() const override {
-    constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
-                                                       "packed avx512"};
-    return names[static_cast<std::size_t>(cpu_level())];
-  }
-  void gemm(const Gemm<float>& g) const override { packed_gemm(g); }
-  void gemm(const Gemm<double>& g) const override { packed_gemm(g); }
-};
-
-/// The default provider, which needs nothing beyond this library.
-template <class Provider = PackedProvider<>> const ContractionProvider& packed_provider() {
-  static const Provider provider;
-  return provider;
-}
-
-/// The provider that contractions use from now on; any thread may ask or set at any time.
-template <class Default = PackedProvider<>> const ContractionProvider& contraction_provider() {
-  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-  return chosen ? *chosen : packed_provider<Default>();
-}
-
-/// Chooses the provider, and returns the one chosen before. `provider` must outlive the program's last contraction:
-/// providers have no state, so a static object is the natural form. Contractions under way end with the old one.
-template <class Default = PackedProvider<>>
-const ContractionProvider& set_contraction_provider(const ContractionProvider& provider) {
-  const ContractionProvider* before = chosen_contraction_provider().exchange(&provider, std::memory_order_acq_rel);
-  return before ? *before : packed_provider<Default>();
-}
-
-/// One product by the chosen provider. The default one is called directly, so that a program has code for the element
-/// types that it multiplies, and no others.
-template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    packed_gemm(g, finished);  // others have no products of bf16
-  } else {
-    const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-    if (!chosen) return packed_gemm(g, finished);
-    chosen->gemm(g);
-    finished(0, g.m);
-  }
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
 
 #endif
 
@@ -25521,6 +25530,21 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
 
 }  // namespace detail
 
+namespace detail {
+
+/// A plan as text, with what multiplies its matrices on this processor.
+inline std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
+  std::string text = tessera::explain(plan, compiled.program, compiled.units);
+  if (text.find("einsum") == std::string::npos) return text;
+  const bool bf16 = text.find("bf16") != std::string::npos;
+  text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
+  if (bf16) text += concat_text(", of bf16 by packed ", kernels::name_of(kernels::cpu_level()));
+  text += "\n";
+  return text;
+}
+
+}  // namespace detail
+
 /// Runs an expression: fused, partitioned over the mesh of its tensors, with the sharding that follows from theirs.
 /// Errors: those of its operations, with the line that wrote it. Communication: see explain(expression).
 template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
@@ -25535,7 +25559,7 @@ template <ExprOperand E> const Plan& plan(const E& expression) {
 }
 template <ExprOperand E> std::string explain(const E& expression) {
   const CompiledProgram compiled = detail::ProgramCode<detail::TracedExpression<E>>::compiled();
-  return tessera::explain(plan(expression), compiled.program, compiled.units);
+  return detail::explain_here(plan(expression), compiled);
 }
 
 }  // namespace tessera
@@ -25595,10 +25619,10 @@ template <class F> class Compiled {
     std::vector<Leaf> leaves;
     return find<traced<const Args&...>>(leaves, args...).plan();
   }
-  /// The plan as text: kernels, collectives, bytes, source lines.
+  /// The plan as text: kernels, collectives, bytes, source lines, and what multiplies matrices on this processor.
   template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
-    return tessera::explain(plan(args...), compiled.program, compiled.units);
+    return detail::explain_here(plan(args...), compiled);
   }
   /// Of the plans for arguments of these types.
   template <class... Args> CacheStatistics cache_statistics() const {
@@ -25775,6 +25799,11 @@ template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>
   }
 }
 
+/// The same of an expression, which is run first.
+template <ExprOperand E> auto to_host(const E& expression) {
+  return to_host(ShardedTensor<typename E::element, E::rank>(expression));
+}
+
 /// The value of a tensor of one element, such as a loss. Errors: `shape_mismatch` when it has any other number of them.
 template <class T, int Rank>
 T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
@@ -25785,6 +25814,11 @@ T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_lo
   T value{};
   detail::copy_to_host(storage, &value);
   return value;
+}
+
+/// The same of an expression, which is run first.
+template <ExprOperand E> auto item(const E& expression, std::source_location at = std::source_location::current()) {
+  return item(ShardedTensor<typename E::element, E::rank>(expression), at);
 }
 
 }  // namespace tessera

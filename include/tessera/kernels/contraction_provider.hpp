@@ -25,14 +25,17 @@ inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
+/// What our own kernels of f32 and f64 are called on this processor.
+inline std::string_view packed_kernels_name() {
+  constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
+                                                     "packed avx512"};
+  return names[static_cast<std::size_t>(cpu_level())];
+}
+
 /// Matrix products by our own packed kernels. A template, so that code for both types is compiled only for who asks for
 /// the object.
 template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
-  std::string_view name() const override {
-    constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
-                                                       "packed avx512"};
-    return names[static_cast<std::size_t>(cpu_level())];
-  }
+  std::string_view name() const override { return packed_kernels_name(); }
   void gemm(const Gemm<float>& g) const override { packed_gemm(g); }
   void gemm(const Gemm<double>& g) const override { packed_gemm(g); }
 };
@@ -47,6 +50,12 @@ template <class Provider = PackedProvider<>> const ContractionProvider& packed_p
 template <class Default = PackedProvider<>> const ContractionProvider& contraction_provider() {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   return chosen ? *chosen : packed_provider<Default>();
+}
+
+/// Its name, without code for its products.
+inline std::string_view contraction_provider_name() {
+  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+  return chosen ? chosen->name() : packed_kernels_name();
 }
 
 /// Chooses the provider, and returns the one chosen before. `provider` must outlive the program's last contraction:

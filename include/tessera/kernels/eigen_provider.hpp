@@ -7,9 +7,9 @@
 
 #include <Eigen/Core>
 
+#include <tessera/kernels/dense_gemm.hpp>
 #include <tessera/kernels/gemm.hpp>
 #include <tessera/kernels/isa.hpp>
-#include <tessera/kernels/matrix_vector.hpp>
 #include <tessera/kernels/scratch.hpp>
 #include <tessera/kernels/strided.hpp>
 
@@ -36,41 +36,27 @@ template <class T> class EigenPanels : public Eigen::internal::level3_blocking<T
   }
 };
 
-/// C += alpha A B with C column-major, by the packed kernel that Eigen's operator* ends in. It is called directly,
-/// since the public form allocates its panels, and would start threads of its own in a program built with OpenMP.
-template <class T, bool RowMajorA, bool RowMajorB>
-void eigen_product(const Gemm<T>& g, const DenseOperand<T>& a, const DenseOperand<T>& b) {
+/// C += alpha A B by the packed kernel that Eigen's operator* ends in. It is called directly, since the public form
+/// allocates its panels, and would start threads of its own in a program built with OpenMP.
+template <class T, bool RowMajorA, bool RowMajorB> void eigen_product(const DenseGemm<T>& g) {
   using Eigen::Index;
   constexpr int order_a = RowMajorA ? Eigen::RowMajor : Eigen::ColMajor;
   constexpr int order_b = RowMajorB ? Eigen::RowMajor : Eigen::ColMajor;
   EigenPanels<T> panels(g.m, g.n, g.k);
   Eigen::internal::general_matrix_matrix_product<Index, T, order_a, false, T, order_b, false, Eigen::ColMajor, 1>::run(
-      Index(g.m), Index(g.n), Index(g.k), a.data, Index(a.stride), b.data, Index(b.stride), g.c, 1, Index(g.c_col),
-      g.alpha, panels, nullptr);
+      Index(g.m), Index(g.n), Index(g.k), g.a.data, Index(g.a.stride), g.b.data, Index(g.b.stride), g.c, 1,
+      Index(g.c_stride), g.alpha, panels, nullptr);
 }
 
-template <class T> void eigen_gemm(Gemm<T> g) {
-  if (thin_gemm(g)) return;
-  if (!g.accumulate) {
-    strided_fill_zero(g.c, {g.c_row, g.c_col}, {g.m, g.n}, sizeof(T));
-    g.accumulate = true;
-  }
-  if (g.c_row != 1) g = transposed(g);
-  T* scattered = nullptr;
-  const Gemm<T> target = g;
-  if (g.c_row != 1) {
-    scattered = thread_scratch<Scratch::packed_c, T>(static_cast<std::size_t>(g.m * g.n));
-    strided_copy(scattered, {1, g.m}, g.c, {g.c_row, g.c_col}, {g.m, g.n}, sizeof(T));
-    g.c = scattered, g.c_row = 1, g.c_col = g.m;
-  }
-  const auto a = dense_operand<Scratch::packed_a>(g.a, g.m, g.k, g.a_row, g.a_col);
-  const auto b = dense_operand<Scratch::packed_b>(g.b, g.k, g.n, g.b_row, g.b_col);
-  if (a.row_major) {
-    b.row_major ? eigen_product<T, true, true>(g, a, b) : eigen_product<T, true, false>(g, a, b);
-  } else {
-    b.row_major ? eigen_product<T, false, true>(g, a, b) : eigen_product<T, false, false>(g, a, b);
-  }
-  if (scattered) strided_copy(target.c, {target.c_row, target.c_col}, scattered, {1, g.m}, {g.m, g.n}, sizeof(T));
+template <class T> void eigen_gemm(const Gemm<T>& product) {
+  dense_gemm(product, [](const DenseGemm<T>& g) {
+    if (!g.accumulate) strided_fill_zero(g.c, {1, g.c_stride}, {g.m, g.n}, sizeof(T));
+    if (g.a.row_major) {
+      g.b.row_major ? eigen_product<T, true, true>(g) : eigen_product<T, true, false>(g);
+    } else {
+      g.b.row_major ? eigen_product<T, false, true>(g) : eigen_product<T, false, false>(g);
+    }
+  });
 }
 
 }  // namespace detail

@@ -58,10 +58,10 @@ template <class F> class Compiled {
     std::vector<Leaf> leaves;
     return find<traced<const Args&...>>(leaves, args...).plan();
   }
-  /// The plan as text: kernels, collectives, bytes, source lines.
+  /// The plan as text: kernels, collectives, bytes, source lines, and what multiplies matrices on this processor.
   template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
-    return tessera::explain(plan(args...), compiled.program, compiled.units);
+    return detail::explain_here(plan(args...), compiled);
   }
   /// Of the plans for arguments of these types.
   template <class... Args> CacheStatistics cache_statistics() const {

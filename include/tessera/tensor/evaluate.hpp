@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/kernels/contraction_provider.hpp>
+#include <tessera/kernels/cpu.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/partition/explain.hpp>
 #include <tessera/tensor/program.hpp>
@@ -98,6 +100,21 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
 
 }  // namespace detail
 
+namespace detail {
+
+/// A plan as text, with what multiplies its matrices on this processor.
+inline std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
+  std::string text = tessera::explain(plan, compiled.program, compiled.units);
+  if (text.find("einsum") == std::string::npos) return text;
+  const bool bf16 = text.find("bf16") != std::string::npos;
+  text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
+  if (bf16) text += concat_text(", of bf16 by packed ", kernels::name_of(kernels::cpu_level()));
+  text += "\n";
+  return text;
+}
+
+}  // namespace detail
+
 /// Runs an expression: fused, partitioned over the mesh of its tensors, with the sharding that follows from theirs.
 /// Errors: those of its operations, with the line that wrote it. Communication: see explain(expression).
 template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
@@ -112,7 +129,7 @@ template <ExprOperand E> const Plan& plan(const E& expression) {
 }
 template <ExprOperand E> std::string explain(const E& expression) {
   const CompiledProgram compiled = detail::ProgramCode<detail::TracedExpression<E>>::compiled();
-  return tessera::explain(plan(expression), compiled.program, compiled.units);
+  return detail::explain_here(plan(expression), compiled);
 }
 
 }  // namespace tessera

@@ -69,6 +69,11 @@ template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>
   }
 }
 
+/// The same of an expression, which is run first.
+template <ExprOperand E> auto to_host(const E& expression) {
+  return to_host(ShardedTensor<typename E::element, E::rank>(expression));
+}
+
 /// The value of a tensor of one element, such as a loss. Errors: `shape_mismatch` when it has any other number of them.
 template <class T, int Rank>
 T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
@@ -79,6 +84,11 @@ T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_lo
   T value{};
   detail::copy_to_host(storage, &value);
   return value;
+}
+
+/// The same of an expression, which is run first.
+template <ExprOperand E> auto item(const E& expression, std::source_location at = std::source_location::current()) {
+  return item(ShardedTensor<typename E::element, E::rank>(expression), at);
 }
 
 }  // namespace tessera
