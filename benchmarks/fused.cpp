@@ -23,7 +23,7 @@ std::vector<float> ramp(std::int64_t size) {
 }
 
 FusedView view(std::vector<float>& values, std::int64_t outer_stride) {
-  FusedView result;
+  FusedView result{};
   result.data = values.data();
   result.outer_stride[0] = outer_stride;
   result.row_stride = 1;

@@ -2,6 +2,7 @@
 #define TESSERA_BASE_INTRUSIVE_PTR_HPP
 
 #include <atomic>
+#include <type_traits>
 #include <utility>
 
 namespace tessera {
@@ -16,7 +17,8 @@ class RefCounted {
 
   void retain() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    // The last owner need not count down: nobody is left to add a reference.
+    if (unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
   bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
 
@@ -35,6 +37,10 @@ template <class T> class IntrusivePtr {
     if (object_) object_->retain();
   }
   constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Takes over a reference to a class derived from T.
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
   constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
     std::swap(object_, other.object_);
     return *this;
@@ -44,6 +50,8 @@ template <class T> class IntrusivePtr {
   }
 
   constexpr T* get() const { return object_; }
+  /// The object, with the reference to it: the pointer is null then.
+  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
   constexpr explicit operator bool() const { return object_ != nullptr; }

@@ -81,11 +81,12 @@ struct Fused {
   }
 };
 
-/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats.
+/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats. Without
+/// initialisers: a call has room for more operands than it uses.
 struct FusedView {
-  void* data = nullptr;
-  std::int64_t outer_stride[7]{};  ///< along each outer dim
-  std::int64_t row_stride = 0;     ///< along the row dim: 0, 1 or any other
+  void* data;
+  std::int64_t outer_stride[7];  ///< along each outer dim
+  std::int64_t row_stride;       ///< along the row dim: 0, 1 or any other
 };
 
 /// One call of a fused kernel over a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,

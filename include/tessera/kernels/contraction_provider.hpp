@@ -12,6 +12,7 @@
 #include <tessera/kernels/gemm.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/packed_gemm.hpp>
+#include <tessera/kernels/small_gemm.hpp>
 
 namespace tessera::kernels {
 
@@ -73,8 +74,11 @@ template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = 
     packed_gemm(g, finished);  // others have no products of bf16
   } else {
     const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-    if (!chosen) return packed_gemm(g, finished);
-    chosen->gemm(g);
+    if (!chosen && !is_small(g)) return packed_gemm(g, finished);
+    if (chosen)
+      chosen->gemm(g);
+    else
+      small_gemm(g);
     finished(0, g.m);
   }
 }

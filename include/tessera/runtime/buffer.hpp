@@ -60,11 +60,11 @@ class BlockPool {
 
   void* take(int size_class) {
     const std::int64_t size = SizeClass::bytes(size_class);
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     void* found = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      Block*& head = free_[static_cast<std::size_t>(size_class)];
+      Freed*& head = free_[static_cast<std::size_t>(size_class)];
       if (head) {
         found = head;
         head = head->next;
@@ -91,11 +91,11 @@ class BlockPool {
 
   void give(void* memory, int size_class) noexcept {
     const std::int64_t size = SizeClass::bytes(size_class);
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      Block*& head = free_[static_cast<std::size_t>(size_class)];
-      head = new (memory) Block{head, size_class};
+      Freed*& head = free_[static_cast<std::size_t>(size_class)];
+      head = new (memory) Freed{head, size_class};
       use_.in_use -= size;
       use_.cached += size;
       surplus = evict(allowance());
@@ -104,7 +104,7 @@ class BlockPool {
   }
 
   void trim(std::int64_t keep = 0) noexcept {
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     {
       const std::lock_guard lock(mutex_);
       surplus = evict(keep);
@@ -114,7 +114,7 @@ class BlockPool {
   }
 
   void set_limit(std::int64_t bytes) noexcept {
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     {
       const std::lock_guard lock(mutex_);
       limit_ = bytes;
@@ -134,13 +134,13 @@ class BlockPool {
   }
 
  private:
-  struct Block {
-    Block* next;
+  struct Freed {
+    Freed* next;
     int size_class;
   };
 
   mutable std::mutex mutex_;
-  std::array<Block*, SizeClass::count> free_{};
+  std::array<Freed*, SizeClass::count> free_{};
   MemoryUse use_;
   std::int64_t limit_ = INT64_MAX;
   std::int64_t high_water_ = 0;  // of bytes in use, since the last trim
@@ -148,12 +148,12 @@ class BlockPool {
   std::int64_t allowance() const { return std::min(limit_, high_water_ - use_.in_use); }
 
   // Unlinks blocks, the largest first, until at most `keep` bytes are cached. They are freed outside the lock.
-  Block* evict(std::int64_t keep) noexcept {
-    Block* out = nullptr;
+  Freed* evict(std::int64_t keep) noexcept {
+    Freed* out = nullptr;
     for (int c = SizeClass::count - 1; c > 0 && use_.cached > keep; --c) {
-      Block*& head = free_[static_cast<std::size_t>(c)];
+      Freed*& head = free_[static_cast<std::size_t>(c)];
       while (head && use_.cached > keep) {
-        Block* block = head;
+        Freed* block = head;
         head = block->next;
         use_.cached -= SizeClass::bytes(c);
         block->next = out;
@@ -176,50 +176,63 @@ class BlockPool {
     return memory;
   }
 
-  static void release(Block* list) noexcept {
+  static void release(Freed* list) noexcept {
     while (list) {
-      Block* next = list->next;
+      Freed* next = list->next;
       ::operator delete(list, alignment_of(SizeClass::bytes(list->size_class)));
       list = next;
     }
   }
 };
 
-}  // namespace runtime
-
-/// Shared storage of one shard: 64-byte aligned, from 2 MiB on aligned to huge pages. The contents start undefined.
-/// Buffers are immutable once shared; whoever holds the only reference (`unique()`) may write.
+/// Memory of one owner: 64-byte aligned, from 2 MiB on aligned to huge pages. The contents start undefined.
 /// Errors: errc::capacity when the size is negative or the system has no such block.
-class Buffer final : public RefCounted {
+class Block {
  public:
-  static IntrusivePtr<Buffer> allocate(std::int64_t bytes) {
+  explicit Block(std::int64_t bytes) {
     if (bytes < 0) fail(errc::capacity, "[buffer] size: ", bytes, " bytes");
-    return IntrusivePtr<Buffer>(new Buffer(bytes));
+    if (bytes == 0) return;
+    if (bytes <= SizeClass::largest) {
+      size_class_ = SizeClass::of(bytes);
+      data_ = BlockPool::instance().take(size_class_);
+    }
+    if (!data_) fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
   }
-  ~Buffer() override {
-    if (data_) runtime::BlockPool::instance().give(data_, size_class_);
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() {
+    if (data_) BlockPool::instance().give(data_, size_class_);
   }
 
   void* data() noexcept { return data_; }
   const void* data() const noexcept { return data_; }
-  std::int64_t bytes() const noexcept { return bytes_; }
-
-  template <class T> T* as() noexcept { return static_cast<T*>(data_); }
-  template <class T> const T* as() const noexcept { return static_cast<const T*>(data_); }
 
  private:
-  explicit Buffer(std::int64_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    if (bytes <= runtime::SizeClass::largest) {
-      size_class_ = runtime::SizeClass::of(bytes);
-      data_ = runtime::BlockPool::instance().take(size_class_);
-    }
-    if (!data_) fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
-  }
-
   void* data_ = nullptr;
-  std::int64_t bytes_;
   int size_class_ = 0;
+};
+
+}  // namespace runtime
+
+/// A block that is shared: of a tensor's shards, of a program's intermediates.
+/// Buffers are immutable once shared; whoever holds the only reference (`unique()`) may write.
+/// Errors: errc::capacity when the size is negative or the system has no such block.
+class Buffer final : public RefCounted {
+ public:
+  static IntrusivePtr<Buffer> allocate(std::int64_t bytes) { return IntrusivePtr<Buffer>(new Buffer(bytes)); }
+
+  void* data() noexcept { return block_.data(); }
+  const void* data() const noexcept { return block_.data(); }
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+  template <class T> T* as() noexcept { return static_cast<T*>(data()); }
+  template <class T> const T* as() const noexcept { return static_cast<const T*>(data()); }
+
+ private:
+  explicit Buffer(std::int64_t bytes) : block_(bytes), bytes_(bytes) {}
+
+  runtime::Block block_;
+  std::int64_t bytes_;
 };
 
 using BufferPtr = IntrusivePtr<Buffer>;

@@ -67,6 +67,11 @@ class Executable {
     arena_bytes_ = plan_.main().arena_bytes;
     scratch_bytes_ = scratch;
     find_donors();
+    for (int g = 0; g < count; ++g)
+      for (int id = 0; id < compiled.program.graphs[g].size; ++id)
+        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].op == Op::scalar;
+    bind_arguments();
+    make_results();
   }
 
   const Plan& plan() const { return plan_; }
@@ -76,33 +81,35 @@ class Executable {
   std::vector<Leaf> run(std::span<const Leaf> arguments) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     const std::lock_guard lock(mutex_);
-    if (!arena_) {
-      arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
-      scratch_ = Buffer::allocate(scratch_bytes_);
+    Frame& frame = ready_frame();
+    if (numbers_change_ || !numbers_known_) {
+      std::vector<double> given(arguments.size());
+      for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
+      set_numbers(given.data());
     }
-    const FrameLayout& layout = graphs_[0]->layout();
-    const GraphPlan& plan = plan_.main();
-    Frame& frame = frames_[0];
-    frame.arena = arena_->as<char>();
-    frame.scratch = scratch_->as<char>();
-    frame.frames = frames_.data();
-    set_numbers(arguments);
-    layout.place_intermediates(frame);
-    for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
-      const int value = plan.arguments[i];
-      if (value < 0) continue;
-      const ValueLayout& own = layout[value];
-      for (int l = 0; l < own.layers; ++l)
-        for (int s = 0; s < own.grid.count(); ++s)
-          frame.pointers[static_cast<std::size_t>(own.first + l * own.grid.count() + s)] =
-              static_cast<char*>(arguments[i].layers[static_cast<std::size_t>(l)]->data(s));
-    }
-    std::vector<Leaf> results(plan.outputs.size());
+    for (const BoundArgument& bound : bound_arguments_)
+      point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
+    std::vector<Leaf> results(plan_.main().outputs.size());
     for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
-    layout.place_views(frame);
-    graphs_[0]->run_steps(frame);
+    run_steps(frame);
     for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
     return results;
+  }
+
+  /// Whether no argument has layers, and the one result is a tensor that a step makes.
+  bool is_plain() const { return plain_; }
+  /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
+  StoragePtr run_plain(TensorStorage* const* tensors, const double* numbers) {
+    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    const std::lock_guard lock(mutex_);
+    Frame& frame = ready_frame();
+    if (numbers_change_ || !numbers_known_) set_numbers(numbers);
+    for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
+    StoragePtr result(new TensorStorage(results_[0]));
+    const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
+    point(frame, {0, 0, own.first, own.grid.count()}, *result);
+    run_steps(frame);
+    return result;
   }
 
  private:
@@ -112,9 +119,75 @@ class Executable {
   std::vector<Frame> frames_;
   Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
   std::vector<int> donors_;                // by result: the argument whose memory it may take over, or -1
+  /// An argument's tensor of one layer, and its shards in the frame.
+  struct BoundArgument {
+    std::size_t argument, layer;
+    int first, shards;
+  };
+  std::vector<BoundArgument> bound_arguments_;
+  std::vector<TensorLayoutPtr> results_;  // by result; null where no tensor is made
+  bool numbers_change_ = false;           // from call to call
+  bool numbers_known_ = false;
+  bool has_views_ = false;
+  bool plain_ = false;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
   BufferPtr arena_, scratch_;
   std::mutex mutex_;
+
+  /// The frame of the main graph, with its intermediates in place.
+  Frame& ready_frame() {
+    Frame& frame = frames_[0];
+    if (arena_) return frame;
+    scratch_ = Buffer::allocate(scratch_bytes_);
+    arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
+    frame.arena = arena_->as<char>();
+    frame.scratch = scratch_->as<char>();
+    frame.frames = frames_.data();
+    graphs_[0]->layout().place_intermediates(frame);
+    return frame;
+  }
+  static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
+    for (int s = 0; s < at.shards; ++s)
+      frame.pointers[static_cast<std::size_t>(at.first + s)] = static_cast<char*>(storage.data(s));
+  }
+  void run_steps(Frame& frame) {
+    if (has_views_) graphs_[0]->layout().place_views(frame);
+    graphs_[0]->run_steps(frame);
+  }
+  void bind_arguments() {
+    const GraphPlan& plan = plan_.main();
+    for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
+      if (plan.arguments[i] < 0) continue;
+      const ValueLayout& own = graphs_[0]->layout()[plan.arguments[i]];
+      for (int l = 0; l < own.layers; ++l)
+        bound_arguments_.push_back(
+            {i, static_cast<std::size_t>(l), own.first + l * own.grid.count(), own.grid.count()});
+    }
+    for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
+  }
+  void make_results() {
+    const GraphPlan& plan = plan_.main();
+    results_.resize(plan.outputs.size());
+    for (std::size_t k = 0; k < results_.size(); ++k) {
+      const int v = plan.outputs[k];
+      if (v < 0 || value(v).role == ValueRole::argument) continue;
+      Shape shape = value(v).shape;
+      Sharding sharding = value(v).sharding;
+      if (value(v).stacked) {
+        shape.erase(0);
+        for (int d = 0; d + 1 < max_rank; ++d) {
+          sharding.dims[d] = sharding.dims[d + 1];
+          sharding.priority[d] = sharding.priority[d + 1];
+        }
+        --sharding.rank;
+      }
+      results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
+    }
+    const int made = plan.outputs.size() == 1 ? plan.outputs[0] : -1;
+    plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&
+             !value(made).stacked;
+    for (const std::int32_t v : plan.arguments) plain_ = plain_ && (v < 0 || !value(v).stacked);
+  }
 
   void permit(const CommunicationScope& scope) const {
     scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
@@ -267,14 +340,12 @@ class Executable {
     return false;
   }
 
-  void set_numbers(std::span<const Leaf> arguments) {
-    std::vector<double> given(arguments.size());
-    for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
+  void set_numbers(const double* given) {
     for (std::size_t g = 0; g < frames_.size(); ++g) {
-      const GraphPlan& plan = plan_.graphs[g];
-      frames_[g].numbers = plan.numbers;
-      evaluate_numbers(compiled_.program.graphs[g], host_[g], plan.shapes, given.data(), frames_[g].numbers);
+      if (!numbers_known_) frames_[g].numbers = plan_.graphs[g].numbers;
+      evaluate_numbers(compiled_.program.graphs[g], host_[g], plan_.graphs[g].shapes, given, frames_[g].numbers);
     }
+    numbers_known_ = true;
   }
 
   const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
@@ -299,16 +370,6 @@ class Executable {
       return;
     }
     const ValueLayout& layout = graphs_[0]->layout()[v];
-    Shape shape = own.shape;
-    Sharding sharding = own.sharding;
-    if (own.stacked) {
-      shape.erase(0);
-      for (int d = 0; d + 1 < max_rank; ++d) {
-        sharding.dims[d] = sharding.dims[d + 1];
-        sharding.priority[d] = sharding.priority[d + 1];
-      }
-      --sharding.rank;
-    }
     const int donor = donors_[static_cast<std::size_t>(k)];
     for (int l = 0; l < layout.layers; ++l) {
       const StoragePtr* given =
@@ -316,7 +377,7 @@ class Executable {
       if (given != nullptr && (*given)->unique())
         result.layers.push_back(*given);
       else
-        result.layers.emplace_back(new TensorStorage(plan_.mesh, own.dtype, shape, sharding));
+        result.layers.emplace_back(new TensorStorage(results_[static_cast<std::size_t>(k)]));
       if (own.role != ValueRole::output) continue;
       for (int s = 0; s < layout.grid.count(); ++s)
         frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =

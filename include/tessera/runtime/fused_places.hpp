@@ -160,7 +160,7 @@ struct FusedPlaces {
     const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
     const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
     const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
-    FusedView view;
+    FusedView view{};
     std::int64_t offset = 0;
     for (int d = 0; d < rank_; ++d) {
       std::int64_t stride = 0;

@@ -109,7 +109,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
     const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
-    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, [&](std::int64_t t) {
+    const auto run_tile = [&](std::int64_t t) {
       const Tile& tile = where_.tiles[static_cast<std::size_t>(t)];
       const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
       FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
@@ -144,11 +144,13 @@ class FusedStep final : public PreparedStep, public Epilogue {
         call.row_values_stride = place.rows;
       }
       call.past_caches = where_.past_caches;
-      for (std::size_t o = 0; o < place.outputs.size(); ++o)
+      for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
       kernel_(call);
-    });
+    };
+    if (where_.tiles.size() == 1) return run_tile(0);
+    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
   }
 
   template <class T> static void fill(void* data, std::int64_t n, Op op) {

@@ -9,6 +9,7 @@
 #include <tessera/partition/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/program.hpp>
+#include <tessera/tensor/recent_calls.hpp>
 
 namespace tessera {
 
@@ -35,12 +36,32 @@ template <class F> class Compiled {
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
   /// updates parameters in place. When the call throws before it has run, they are as they were.
   template <class... Args> typename traced<Args...>::result operator()(Args&&... args) const {
+    using Result = typename traced<Args...>::result;
     std::vector<Leaf> leaves;
-    runtime::Executable& executable = find<traced<Args...>>(leaves, args...);
+    runtime::Executable* executable = nullptr;
+    if constexpr (takes_tensors<Args...> && StoredOperand<Result>) {
+      static constinit thread_local detail::RecentCalls<sizeof...(Args)> recent;
+      detail::PlainArguments<sizeof...(Args)> arguments;
+      (arguments.leaf(args), ...);
+      executable = asks_nothing() ? recent.find(arguments) : nullptr;
+      if (executable != nullptr) {
+        detail::cache_of<traced<Args...>>().count_hit();
+      } else {
+        executable = &find<traced<Args...>>(leaves, args...);
+        if (asks_nothing()) recent.add(arguments, *executable);
+      }
+      if (executable->is_plain()) try {
+          return Result(detail::run_plain(*executable, arguments.tensors, arguments.numbers));
+        } catch (const error& e) {
+          detail::rethrow_with_line(e, in_a_call, source_);
+        }
+    } else {
+      executable = &find<traced<Args...>>(leaves, args...);
+    }
     (give_up<Args>(args), ...);
     std::vector<Leaf> results;
     try {
-      results = detail::run_executable(executable, leaves);
+      results = detail::run_executable(*executable, leaves);
     } catch (...) {
       detail::RestoreLeaves restore{leaves};
       (give_back<Args>(args, restore), ...);
@@ -50,7 +71,7 @@ template <class F> class Compiled {
         detail::rethrow_with_line(e, in_a_call, source_);
       }
     }
-    return detail::unflatten<typename traced<Args...>::result>(results);
+    return detail::unflatten<Result>(results);
   }
 
   /// The plan of a call, without running it.
@@ -75,6 +96,18 @@ template <class F> class Compiled {
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
 
+  template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
+  /// Whether the arguments of a call are tensors and numbers, all of them lent.
+  template <class... Args>
+  static constexpr bool takes_tensors = sizeof...(Args) > 0 &&
+                                        ((StoredOperand<std::remove_cvref_t<Args>> ||
+                                          NumberOperand<std::remove_cvref_t<Args>>)&&...) &&
+                                        !((StoredOperand<std::remove_cvref_t<Args>> && moved_in<Args>) || ...);
+
+  bool asks_nothing() const {
+    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty();
+  }
+
   /// The executable for these arguments, and their leaves.
   template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
@@ -86,7 +119,6 @@ template <class F> class Compiled {
       detail::rethrow_with_line(e, in_a_call, source_);
     }
   }
-  template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
   template <class A> static void give_up(auto& argument) {
     if constexpr (moved_in<A>) {
       detail::ReleaseLeaves release;

@@ -12,6 +12,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/partition/explain.hpp>
 #include <tessera/tensor/program.hpp>
+#include <tessera/tensor/recent_calls.hpp>
 
 namespace tessera {
 
@@ -57,14 +58,14 @@ template <class E, class... Leaves> struct TracedExpressionOf<E, std::tuple<Leav
 };
 template <class E> using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
 
-template <Operand X> void collect_expression(const X& x, CollectLeaves& collect);
-template <class... Ts> void collect_pack(const Pack<Ts...>& pack, CollectLeaves& collect) {
+template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect);
+template <class Collect, class... Ts> void collect_pack(const Pack<Ts...>& pack, Collect& collect) {
   if constexpr (sizeof...(Ts) > 0) {
     collect_expression(pack.head, collect);
     collect_pack(pack.tail, collect);
   }
 }
-template <Operand X> void collect_expression(const X& x, CollectLeaves& collect) {
+template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect) {
   if constexpr (ExprOperand<X>)
     collect_pack(x.operands, collect);
   else if constexpr (std::is_arithmetic_v<X>)
@@ -91,9 +92,19 @@ template <class F> decltype(auto) with_line(Source source, F&& f) {
 
 template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
   return with_line(expression.source, [&] {
+    constexpr std::size_t leaves = std::tuple_size_v<typename ExpressionLeaves<E>::type>;
+    static constinit thread_local RecentCalls<leaves> recent;
+    PlainArguments<leaves> arguments;
+    collect_expression(expression, arguments);
+    if (runtime::Executable* const known = recent.find(arguments)) {
+      cache_of<TracedExpression<E>>().count_hit();
+      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
+    }
     CollectLeaves collect;
     collect_expression(expression, collect);
-    std::vector<Leaf> results = run_executable(executable_for<TracedExpression<E>>(collect.leaves), collect.leaves);
+    runtime::Executable& executable = executable_for<TracedExpression<E>>(collect.leaves);
+    recent.add(arguments, executable);
+    std::vector<Leaf> results = run_executable(executable, collect.leaves);
     return unflatten<ShardedTensor<T, Rank>>(results);
   });
 }

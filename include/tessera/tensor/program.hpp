@@ -2,6 +2,7 @@
 #define TESSERA_TENSOR_PROGRAM_HPP
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -115,6 +116,8 @@ using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
+                                  const double* numbers);
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
@@ -125,6 +128,10 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
 }
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
   return executable.run(arguments);
+}
+TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
+                                  const double* numbers) {
+  return executable.run_plain(tensors, numbers);
 }
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 #endif
@@ -147,17 +154,19 @@ class ProgramCache {
       if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments) ||
           !same(entry.options, options))
         continue;
-      ++statistics_.hits;
+      count_hit();
       return *entry.executable;
     }
-    ++statistics_.misses;
+    ++misses_;
     entries_.push_back({key, mesh, arguments, options, make_executable(compiled_, mesh, arguments, options)});
     return *entries_.back().executable;
   }
   CacheStatistics statistics() const {
     const std::lock_guard lock(mutex_);
-    return statistics_;
+    return {hits_.load(std::memory_order_relaxed), misses_};
   }
+  /// Of a call that found its executable without asking.
+  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
   const CompiledProgram& compiled() const { return compiled_; }
 
  private:
@@ -170,7 +179,8 @@ class ProgramCache {
   };
   CompiledProgram compiled_;
   std::vector<Entry> entries_;
-  CacheStatistics statistics_;
+  std::atomic<std::int64_t> hits_{0};
+  std::int64_t misses_ = 0;
   mutable std::mutex mutex_;
 
   static bool same(const PlanOptions& a, const PlanOptions& b) {

@@ -191,7 +191,7 @@ inline FusedView lay_out(Random& random, const Case& c, const std::vector<bool>&
   if (random.one_in(4))
     std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(random.below(999))));
   std::int64_t stride = random.one_in(6) ? 3 : 1;
-  FusedView view;
+  FusedView view{};
   elements = 1;
   for (std::size_t k = rank + 1; k-- > 0;) {
     const std::size_t d = order[k];

@@ -12,6 +12,7 @@
 
 #include <tessera/kernels/bf16_gemm.hpp>
 #include <tessera/kernels/packed_gemm.hpp>
+#include <tessera/kernels/small_gemm.hpp>
 
 namespace {
 
@@ -78,6 +79,24 @@ TEST(PackedGemm, EveryLayoutAtEveryLevel) {
       check(Problem<double>(random, size(), size(), size()), level, round % 2 == 0, random);
       if (HasFatalFailure()) return;
     }
+}
+
+TEST(SmallGemm, EveryLayoutThatItTakes) {
+  std::mt19937 random(7);
+  const auto size = [&] { return static_cast<std::int64_t>(2 + random() % 19); };
+  const auto check_small = [](auto problem) {
+    if (!is_small(problem.g)) return 0;
+    const auto expected = problem.expected();
+    small_gemm(problem.g);
+    EXPECT_EQ(problem.c, expected) << problem.what(CpuLevel::portable);
+    return 1;
+  };
+  int taken = 0;
+  for (int round = 0; round < 4000; ++round) {
+    taken += check_small(Problem<float>(random, size(), size(), size()));
+    taken += check_small(Problem<double>(random, size(), size(), size() - 2));
+  }
+  EXPECT_GT(taken, 200);
 }
 
 TEST(PackedGemm, SeveralBlocksOfEveryExtent) {

@@ -10,6 +10,7 @@
 #include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/graph/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/tensor/compile.hpp>
@@ -71,6 +72,61 @@ TEST(communication, layers_count_as_often_as_they_run) {
   for (const ts::Collective kind : {ts::all_reduce, ts::reduce_scatter, ts::all_gather, ts::all_to_all})
     EXPECT_EQ(scope.count(kind), plan.count(kind));
   EXPECT_EQ(scope.wire_bytes(), plan.wire_bytes());
+}
+
+std::vector<double> dense_product(const std::vector<float>& a, const std::vector<float>& b, int m, int k, int n) {
+  std::vector<double> out(static_cast<std::size_t>(m * n), 0);
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j)
+      for (int p = 0; p < k; ++p)
+        out[static_cast<std::size_t>(i * n + j)] += static_cast<double>(a[static_cast<std::size_t>(i * k + p)]) *
+                                                    static_cast<double>(b[static_cast<std::size_t>(p * n + j)]);
+  return out;
+}
+std::vector<double> as_doubles(const ts::ShardedTensor<float, 2>& x) {
+  const std::vector<float> floats = ts::to_host(x);
+  return {floats.begin(), floats.end()};
+}
+
+// Parts of a product are added where they are made: all that is moved is the sum, once. Numbers are whole, so sums are
+// exact in any order.
+TEST(communication, parts_of_a_product_are_summed_in_place) {
+  for (const ts::PartitionSpec& rows : {ts::PartitionSpec{}, ts::PartitionSpec{"data"}}) {
+    const auto x = ts::reshard(filled(6, 40, {}), {rows.entries.empty() ? ts::PartitionSpec{ts::none, "model"}
+                                                                        : ts::PartitionSpec{"data", "model"}});
+    const auto w = filled(40, 10, {"model"});
+    ts::CommunicationScope scope;
+    const ts::ShardedTensor<float, 2> y = ts::matmul(x, w);
+    EXPECT_EQ(scope.count(ts::all_reduce, "model"), 1);
+    EXPECT_GE(scope.copied_bytes(), 6 * 10 * 4);
+    EXPECT_LT(scope.copied_bytes(), 2 * 6 * 10 * 4);  // two parts and a sum would be three times as much
+    EXPECT_EQ(as_doubles(y), dense_product(ts::to_host(x), ts::to_host(w), 6, 40, 10));
+  }
+}
+
+// Rows that devices look up for their part of a batch go back into one table.
+TEST(communication, rows_of_a_scatter_are_summed_in_place) {
+  constexpr auto gradient = ts::compile([](auto table, auto index, auto weight) {
+    return ts::grad([](const auto& t, const auto& i, const auto& w) { return ts::sum(ts::gather(t, i) * w); })(
+        table, index, weight);
+  });
+  constexpr int count = 12, columns = 5;
+  std::vector<std::int32_t> index;
+  for (int i = 0; i < count; ++i) index.push_back(i * i % 7);  // some rows often, some never
+  const auto table = filled(7, columns, {});
+  const auto weight = filled(count, columns, {{"data", "model"}});
+  ts::CommunicationScope scope;
+  const auto result = gradient(table, ts::shard(index, mesh, {{"data", "model"}}), weight);
+  EXPECT_EQ(scope.count(ts::all_reduce), 1);
+  EXPECT_GE(scope.copied_bytes(), 7 * columns * 4);
+  EXPECT_LT(scope.copied_bytes(), 2 * 7 * columns * 4);
+  std::vector<double> expected(7 * columns, 0);
+  const std::vector<float> weights = ts::to_host(weight);
+  for (int i = 0; i < count; ++i)
+    for (int c = 0; c < columns; ++c)
+      expected[static_cast<std::size_t>(index[static_cast<std::size_t>(i)] * columns + c)] +=
+          static_cast<double>(weights[static_cast<std::size_t>(i * columns + c)]);
+  EXPECT_EQ(as_doubles(result), expected);
 }
 
 TEST(communication, a_program_over_budget_does_not_start) {

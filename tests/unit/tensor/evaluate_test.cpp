@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -74,6 +75,79 @@ TEST(evaluate, an_expression_prints_what_it_is) {
   out << ts::sum(x) << "\n" << x + x << "\n" << ts::to_string(x / 3, {.precision = 2});
   EXPECT_EQ(out.str(), "4.\nf32[]{} on mesh(x=2)\n[[2. 2.]\n [2. 2.]]\nf32[2,2]{x,-} on mesh(x=2)\n"
                        "[[0.33 0.33]\n [0.33 0.33]]\nf32[2,2]{x,-} on mesh(x=2)");
+}
+
+// A call is found by the layouts of its arguments: as many as come, in any order, from several threads.
+TEST(RecentCalls, AreThoseOfTheirArguments) {
+  constexpr auto compiled = ts::compile([](auto a, auto b, auto scale) { return a * scale + b; });
+  const auto check = [&](std::int64_t rows, bool split, float scale) {
+    const auto a = ts::reshard(ts::arange<float>(rows, mesh), split ? ts::PartitionSpec{"data"} : ts::PartitionSpec{});
+    const auto b = ts::reshard(ts::full<float>({rows}, 3.f, mesh), {split ? "model" : "data"});
+    std::vector<float> expected;
+    for (std::int64_t i = 0; i < rows; ++i) expected.push_back(static_cast<float>(i) * scale + 3);
+    EXPECT_EQ(values(a * scale + b), expected);
+    EXPECT_EQ(ts::to_host(compiled(a, b, ts::Scalar(scale))), expected);
+    EXPECT_EQ(ts::sharding(ts::eval(a * scale + b)), ts::sharding(compiled(a, b, ts::Scalar(scale))));
+  };
+  const auto run = [&](int first) {
+    for (int i = first; i < first + 40; ++i) check(4 + 4 * (i * i % 7), i % 3 == 0, static_cast<float>(i));
+  };
+  run(0);
+  std::thread other(run, 17);
+  run(5);
+  other.join();
+}
+
+TEST(RecentCalls, CountAsHitsAndCheckTheirArguments) {
+  constexpr auto compiled = ts::compile([](auto a, auto b) { return a + b; });
+  using Vector = ts::ShardedTensor<double, 1>;
+  const auto a = ts::arange<double>(6, mesh);
+  for (int i = 0; i < 5; ++i) compiled(a, a);
+  EXPECT_EQ((compiled.cache_statistics<Vector, Vector>().misses), 1);
+  EXPECT_EQ((compiled.cache_statistics<Vector, Vector>().hits), 4);
+
+  const auto thrown_by = [](auto&& f) {
+    try {
+      f();
+    } catch (const ts::error& e) {
+      return e.id();
+    }
+    return ts::errc::unsupported;
+  };
+  const auto elsewhere = ts::arange<double>(6, ts::Mesh({{"data", 4}}));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(thrown_by([&] { compiled(a, elsewhere); }), ts::errc::mesh_mismatch);
+    EXPECT_EQ(thrown_by([&] { ts::eval(a + elsewhere); }), ts::errc::mesh_mismatch);
+    EXPECT_EQ(thrown_by([&] { compiled(a, ts::arange<double>(5, mesh)); }), ts::errc::shape_mismatch);
+    EXPECT_EQ(thrown_by([&] { compiled(a, Vector()); }), ts::errc::empty_tensor);
+    EXPECT_EQ(thrown_by([&] { ts::eval(Vector() + a); }), ts::errc::empty_tensor);
+    EXPECT_EQ(ts::to_host(compiled(a, a)), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  }
+}
+
+// Programs whose result is an argument, a number, or a view of one have no step that makes it.
+TEST(RecentCalls, OfProgramsWithoutAStep) {
+  constexpr auto same = ts::compile([](auto a) { return a; });
+  constexpr auto turned = ts::compile([](auto a) { return ts::transpose<1, 0>(a); });
+  constexpr auto constant = ts::compile([](auto a, auto n) { return ts::extent<0>(a) * n; });
+  const auto a = ts::reshard(ts::eval(ts::split_dim<0>(ts::arange<float>(6, mesh), 3)), {"data"});  // [2, 3]
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(same(a).storage().get(), a.storage().get());
+    EXPECT_EQ(ts::to_host(turned(a)), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+    EXPECT_EQ(constant(a, ts::Dim(i)).value(), 2 * i);
+  }
+}
+
+TEST(TensorLayouts, AreSharedByTensorsAlike) {
+  const auto id = [](const auto& x) { return ts::storage_of(x).layout()->id(); };
+  const auto a = ts::zeros<float>({4, 6}, mesh, {"data"});
+  EXPECT_EQ(id(a), id(ts::ones<float>({4, 6}, mesh, {"data"})));
+  EXPECT_EQ(id(a), id(ts::eval(a + 1)));
+  EXPECT_NE(id(a), id(ts::zeros<float>({4, 6}, mesh, {"model"})));
+  EXPECT_NE(id(a), id(ts::zeros<float>({4, 6}, mesh)));
+  EXPECT_NE(id(a), id(ts::zeros<float>({6, 4}, mesh, {"data"})));
+  EXPECT_NE(id(a), id(ts::zeros<double>({4, 6}, mesh, {"data"})));
+  EXPECT_NE(id(a), id(ts::zeros<float>({4, 6}, ts::Mesh({{"data", 4}}), {"data"})));
 }
 
 }  // namespace
