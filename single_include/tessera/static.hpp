@@ -3455,7 +3455,8 @@ class RefCounted {
 
   void retain() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    // The last owner need not count down: nobody is left to add a reference.
+    if (unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
   bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
 
@@ -3474,6 +3475,10 @@ template <class T> class IntrusivePtr {
     if (object_) object_->retain();
   }
   constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Takes over a reference to a class derived from T.
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
   constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
     std::swap(object_, other.object_);
     return *this;
@@ -3483,6 +3488,8 @@ template <class T> class IntrusivePtr {
   }
 
   constexpr T* get() const { return object_; }
+  /// The object, with the reference to it: the pointer is null then.
+  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
   constexpr explicit operator bool() const { return object_ != nullptr; }
@@ -9924,11 +9931,12 @@ struct Fused {
   }
 };
 
-/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats.
+/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats. Without
+/// initialisers: a call has room for more operands than it uses.
 struct FusedView {
-  void* data = nullptr;
-  std::int64_t outer_stride[7]{};  ///< along each outer dim
-  std::int64_t row_stride = 0;     ///< along the row dim: 0, 1 or any other
+  void* data;
+  std::int64_t outer_stride[7];  ///< along each outer dim
+  std::int64_t row_stride;       ///< along the row dim: 0, 1 or any other
 };
 
 /// One call of a fused kernel over a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,

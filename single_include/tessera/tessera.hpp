@@ -3045,7 +3045,8 @@ class RefCounted {
 
   void retain() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    // The last owner need not count down: nobody is left to add a reference.
+    if (unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
   bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
 
@@ -3064,6 +3065,10 @@ template <class T> class IntrusivePtr {
     if (object_) object_->retain();
   }
   constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Takes over a reference to a class derived from T.
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
   constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
     std::swap(object_, other.object_);
     return *this;
@@ -3073,6 +3078,8 @@ template <class T> class IntrusivePtr {
   }
 
   constexpr T* get() const { return object_; }
+  /// The object, with the reference to it: the pointer is null then.
+  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
   constexpr explicit operator bool() const { return object_ != nullptr; }
@@ -7383,11 +7390,11 @@ class BlockPool {
 
   void* take(int size_class) {
     const std::int64_t size = SizeClass::bytes(size_class);
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     void* found = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      Block*& head = free_[static_cast<std::size_t>(size_class)];
+      Freed*& head = free_[static_cast<std::size_t>(size_class)];
       if (head) {
         found = head;
         head = head->next;
@@ -7414,11 +7421,11 @@ class BlockPool {
 
   void give(void* memory, int size_class) noexcept {
     const std::int64_t size = SizeClass::bytes(size_class);
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      Block*& head = free_[static_cast<std::size_t>(size_class)];
-      head = new (memory) Block{head, size_class};
+      Freed*& head = free_[static_cast<std::size_t>(size_class)];
+      head = new (memory) Freed{head, size_class};
       use_.in_use -= size;
       use_.cached += size;
       surplus = evict(allowance());
@@ -7427,7 +7434,7 @@ class BlockPool {
   }
 
   void trim(std::int64_t keep = 0) noexcept {
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     {
       const std::lock_guard lock(mutex_);
       surplus = evict(keep);
@@ -7437,7 +7444,7 @@ class BlockPool {
   }
 
   void set_limit(std::int64_t bytes) noexcept {
-    Block* surplus = nullptr;
+    Freed* surplus = nullptr;
     {
       const std::lock_guard lock(mutex_);
       limit_ = bytes;
@@ -7457,13 +7464,13 @@ class BlockPool {
   }
 
  private:
-  struct Block {
-    Block* next;
+  struct Freed {
+    Freed* next;
     int size_class;
   };
 
   mutable std::mutex mutex_;
-  std::array<Block*, SizeClass::count> free_{};
+  std::array<Freed*, SizeClass::count> free_{};
   MemoryUse use_;
   std::int64_t limit_ = INT64_MAX;
   std::int64_t high_water_ = 0;  // of bytes in use, since the last trim
@@ -7471,12 +7478,12 @@ class BlockPool {
   std::int64_t allowance() const { return std::min(limit_, high_water_ - use_.in_use); }
 
   // Unlinks blocks, the largest first, until at most `keep` bytes are cached. They are freed outside the lock.
-  Block* evict(std::int64_t keep) noexcept {
-    Block* out = nullptr;
+  Freed* evict(std::int64_t keep) noexcept {
+    Freed* out = nullptr;
     for (int c = SizeClass::count - 1; c > 0 && use_.cached > keep; --c) {
-      Block*& head = free_[static_cast<std::size_t>(c)];
+      Freed*& head = free_[static_cast<std::size_t>(c)];
       while (head && use_.cached > keep) {
-        Block* block = head;
+        Freed* block = head;
         head = block->next;
         use_.cached -= SizeClass::bytes(c);
         block->next = out;
@@ -7499,50 +7506,63 @@ class BlockPool {
     return memory;
   }
 
-  static void release(Block* list) noexcept {
+  static void release(Freed* list) noexcept {
     while (list) {
-      Block* next = list->next;
+      Freed* next = list->next;
       ::operator delete(list, alignment_of(SizeClass::bytes(list->size_class)));
       list = next;
     }
   }
 };
 
-}  // namespace runtime
-
-/// Shared storage of one shard: 64-byte aligned, from 2 MiB on aligned to huge pages. The contents start undefined.
-/// Buffers are immutable once shared; whoever holds the only reference (`unique()`) may write.
+/// Memory of one owner: 64-byte aligned, from 2 MiB on aligned to huge pages. The contents start undefined.
 /// Errors: errc::capacity when the size is negative or the system has no such block.
-class Buffer final : public RefCounted {
+class Block {
  public:
-  static IntrusivePtr<Buffer> allocate(std::int64_t bytes) {
+  explicit Block(std::int64_t bytes) {
     if (bytes < 0) fail(errc::capacity, "[buffer] size: ", bytes, " bytes");
-    return IntrusivePtr<Buffer>(new Buffer(bytes));
+    if (bytes == 0) return;
+    if (bytes <= SizeClass::largest) {
+      size_class_ = SizeClass::of(bytes);
+      data_ = BlockPool::instance().take(size_class_);
+    }
+    if (!data_) fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
   }
-  ~Buffer() override {
-    if (data_) runtime::BlockPool::instance().give(data_, size_class_);
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() {
+    if (data_) BlockPool::instance().give(data_, size_class_);
   }
 
   void* data() noexcept { return data_; }
   const void* data() const noexcept { return data_; }
-  std::int64_t bytes() const noexcept { return bytes_; }
-
-  template <class T> T* as() noexcept { return static_cast<T*>(data_); }
-  template <class T> const T* as() const noexcept { return static_cast<const T*>(data_); }
 
  private:
-  explicit Buffer(std::int64_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    if (bytes <= runtime::SizeClass::largest) {
-      size_class_ = runtime::SizeClass::of(bytes);
-      data_ = runtime::BlockPool::instance().take(size_class_);
-    }
-    if (!data_) fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
-  }
-
   void* data_ = nullptr;
-  std::int64_t bytes_;
   int size_class_ = 0;
+};
+
+}  // namespace runtime
+
+/// A block that is shared: of a tensor's shards, of a program's intermediates.
+/// Buffers are immutable once shared; whoever holds the only reference (`unique()`) may write.
+/// Errors: errc::capacity when the size is negative or the system has no such block.
+class Buffer final : public RefCounted {
+ public:
+  static IntrusivePtr<Buffer> allocate(std::int64_t bytes) { return IntrusivePtr<Buffer>(new Buffer(bytes)); }
+
+  void* data() noexcept { return block_.data(); }
+  const void* data() const noexcept { return block_.data(); }
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+  template <class T> T* as() noexcept { return static_cast<T*>(data()); }
+  template <class T> const T* as() const noexcept { return static_cast<const T*>(data()); }
+
+ private:
+  explicit Buffer(std::int64_t bytes) : block_(bytes), bytes_(bytes) {}
+
+  runtime::Block block_;
+  std::int64_t bytes_;
 };
 
 using BufferPtr = IntrusivePtr<Buffer>;
@@ -7562,6 +7582,95 @@ inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::ins
 
 #endif
 
+// ---- tessera/runtime/tensor_layout.hpp
+
+#ifndef TESSERA_RUNTIME_TENSOR_LAYOUT_HPP
+#define TESSERA_RUNTIME_TENSOR_LAYOUT_HPP
+
+namespace tessera {
+
+/// One shard in memory: row-major, of the box that ShardGrid and shard_box give it.
+struct StoredShard {
+  std::int64_t offset = 0;  ///< in bytes, in the storage's block
+  Box box;
+};
+
+/// All that is known of a tensor but its elements. Tensors alike share one: equal ids mean equal layouts (but not the
+/// other way round), so that a program knows by a word what it was called with before.
+class TensorLayout final : public RefCounted {
+ public:
+  TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
+      : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding) {
+    const ShardGrid grid(mesh, sharding);
+    for (int s = 0; s < grid.count(); ++s) {
+      const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
+      shards_.push_back({bytes_, box});
+      const std::int64_t own = volume(extents(box)) * static_cast<std::int64_t>(size_of(dtype));
+      bytes_ += (own + runtime::block_alignment - 1) / runtime::block_alignment * runtime::block_alignment;
+    }
+  }
+
+  /// The layout that tensors alike have, as long as it was asked for not long ago; otherwise a new one.
+  static IntrusivePtr<TensorLayout> of(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) {
+    std::uint64_t hash = hash_mix(hash_mix(mesh.hash(), sharding.hash()), static_cast<std::uint64_t>(dtype));
+    for (std::int64_t extent : shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+    Recent& recent = Recent::instance();
+    IntrusivePtr<TensorLayout>& slot = recent.layouts[hash % recent.layouts.size()];
+    {
+      const std::lock_guard lock(recent.mutex);
+      if (slot && slot->is(mesh, dtype, shape, sharding)) return slot;
+    }
+    IntrusivePtr<TensorLayout> made(new TensorLayout(mesh, dtype, shape, sharding));
+    IntrusivePtr<TensorLayout> last = made;  // what it replaces is destroyed outside of the lock
+    const std::lock_guard lock(recent.mutex);
+    std::swap(slot, last);
+    return made;
+  }
+
+  /// Never given to another layout, and never 0.
+  std::uint64_t id() const { return id_; }
+  const Mesh& mesh() const { return mesh_; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  const Sharding& sharding() const { return sharding_; }
+  int shard_count() const { return static_cast<int>(shards_.size()); }
+  const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
+  /// Of all shards.
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Recent {
+    std::mutex mutex;
+    std::array<IntrusivePtr<TensorLayout>, 256> layouts;
+    static Recent& instance() {
+      static Recent& recent = *new Recent;  // never destroyed: tensors in static variables may outlive any static
+      return recent;
+    }
+  };
+
+  std::uint64_t id_;
+  Mesh mesh_;
+  DType dtype_;
+  Shape shape_;
+  Sharding sharding_;
+  std::vector<StoredShard> shards_;
+  std::int64_t bytes_ = 0;
+
+  static std::uint64_t next_id() {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+  bool is(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) const {
+    return dtype_ == dtype && shape_ == shape && sharding_ == sharding && mesh_ == mesh;
+  }
+};
+
+using TensorLayoutPtr = IntrusivePtr<TensorLayout>;
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/runtime/storage.hpp
 
 #ifndef TESSERA_RUNTIME_STORAGE_HPP
@@ -7569,47 +7678,29 @@ inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::ins
 
 namespace tessera {
 
-/// One shard in memory: row-major, of the box that ShardGrid and shard_box give it.
-struct StoredShard {
-  std::int64_t offset = 0;  ///< in bytes, in the storage's buffer
-  Box box;
-};
-
 /// What a tensor holds: its layout, and one block of memory for each distinct shard, however many devices hold it.
-/// Immutable while it is shared: whoever holds the only reference (`unique()`) may write. Its buffer is its own.
+/// Immutable while it is shared: whoever holds the only reference (`unique()`) may write. Its memory is its own.
 class TensorStorage final : public RefCounted {
  public:
-  /// Shards with memory of their own, uninitialised, in one buffer.
+  /// Shards with memory of their own, uninitialised, in one block.
+  explicit TensorStorage(TensorLayoutPtr layout) : layout_(std::move(layout)), block_(layout_->bytes()) {}
   TensorStorage(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
-      : mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding) {
-    const ShardGrid grid(mesh, sharding);
-    std::int64_t bytes = 0;
-    for (int s = 0; s < grid.count(); ++s) {
-      const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
-      shards_.push_back({bytes, box});
-      const std::int64_t own = volume(extents(box)) * static_cast<std::int64_t>(size_of(dtype));
-      bytes += (own + runtime::block_alignment - 1) / runtime::block_alignment * runtime::block_alignment;
-    }
-    buffer_ = Buffer::allocate(bytes);
-  }
+      : TensorStorage(TensorLayout::of(mesh, dtype, shape, sharding)) {}
 
-  const Mesh& mesh() const { return mesh_; }
-  DType dtype() const { return dtype_; }
-  const Shape& shape() const { return shape_; }
-  const Sharding& sharding() const { return sharding_; }
-  ShardGrid grid() const { return ShardGrid(mesh_, sharding_); }
-  int shard_count() const { return static_cast<int>(shards_.size()); }
-  const Box& box(int shard) const { return shards_[static_cast<std::size_t>(shard)].box; }
-  void* data(int shard) { return buffer_->as<char>() + shards_[static_cast<std::size_t>(shard)].offset; }
-  const void* data(int shard) const { return buffer_->as<char>() + shards_[static_cast<std::size_t>(shard)].offset; }
+  const TensorLayoutPtr& layout() const { return layout_; }
+  const Mesh& mesh() const { return layout_->mesh(); }
+  DType dtype() const { return layout_->dtype(); }
+  const Shape& shape() const { return layout_->shape(); }
+  const Sharding& sharding() const { return layout_->sharding(); }
+  ShardGrid grid() const { return ShardGrid(mesh(), sharding()); }
+  int shard_count() const { return layout_->shard_count(); }
+  const Box& box(int shard) const { return layout_->shard(shard).box; }
+  void* data(int shard) { return static_cast<char*>(block_.data()) + layout_->shard(shard).offset; }
+  const void* data(int shard) const { return static_cast<const char*>(block_.data()) + layout_->shard(shard).offset; }
 
  private:
-  Mesh mesh_;
-  DType dtype_;
-  Shape shape_;
-  Sharding sharding_;
-  BufferPtr buffer_;
-  std::vector<StoredShard> shards_;
+  TensorLayoutPtr layout_;
+  runtime::Block block_;
 };
 
 using StoragePtr = IntrusivePtr<TensorStorage>;
@@ -14145,11 +14236,12 @@ struct Fused {
   }
 };
 
-/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats.
+/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats. Without
+/// initialisers: a call has room for more operands than it uses.
 struct FusedView {
-  void* data = nullptr;
-  std::int64_t outer_stride[7]{};  ///< along each outer dim
-  std::int64_t row_stride = 0;     ///< along the row dim: 0, 1 or any other
+  void* data;
+  std::int64_t outer_stride[7];  ///< along each outer dim
+  std::int64_t row_stride;       ///< along the row dim: 0, 1 or any other
 };
 
 /// One call of a fused kernel over a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,
@@ -19292,6 +19384,79 @@ inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, Cpu
 
 #endif
 
+// ---- tessera/kernels/small_gemm.hpp
+
+#ifndef TESSERA_KERNELS_SMALL_GEMM_HPP
+#define TESSERA_KERNELS_SMALL_GEMM_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// A member, since a vector type loses its attribute as an argument of a template.
+template <class T, int W> struct SmallLanes {
+  typedef T type __attribute__((vector_size(W * sizeof(T))));
+};
+template <class T> struct SmallLanes<T, 1> {
+  using type = T;
+};
+
+/// Rows [row, row + R) and columns [col, col + W) of a product whose B and C have contiguous rows.
+template <int R, int W, class T> TESSERA_INLINE void small_tile(const Gemm<T>& g, std::int64_t row, std::int64_t col) {
+  using Lanes = typename SmallLanes<T, W>::type;
+  const T* const a = g.a + row * g.a_row;
+  const T* const b = g.b + col;
+  Lanes sums[R] = {};
+  for (std::int64_t k = 0; k < g.k; ++k) {
+    Lanes right;
+    std::memcpy(&right, b + k * g.b_row, sizeof right);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) sums[r] += right * a[r * g.a_row + k * g.a_col];
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    T* const to = g.c + (row + r) * g.c_row + col;
+    Lanes result = sums[r] * g.alpha;
+    if (g.accumulate) {
+      Lanes before;
+      std::memcpy(&before, to, sizeof before);
+      result += before;
+    }
+    std::memcpy(to, &result, sizeof result);
+  }
+}
+
+template <int R, class T> void small_rows(const Gemm<T>& g, std::int64_t row) {
+  constexpr int wide = 32 / sizeof(T), narrow = 16 / sizeof(T);
+  std::int64_t col = 0;
+  for (; col + wide <= g.n; col += wide) small_tile<R, wide>(g, row, col);
+  for (; col + narrow <= g.n; col += narrow) small_tile<R, narrow>(g, row, col);
+  for (; col < g.n; ++col) small_tile<R, 1>(g, row, col);
+}
+
+}  // namespace detail
+
+/// Whether small_gemm is the faster way: copying into panels and choosing a kernel cost more than such a product.
+template <class T> bool is_small(const Gemm<T>& g) {
+#if defined(__FMA__)
+  constexpr std::int64_t most = 4096;
+#else
+  constexpr std::int64_t most = 1024;  // the other way chooses instructions at run time
+#endif
+  return g.b_col == 1 && g.c_col == 1 && g.m > 1 && g.n > 1 && g.m * g.n * g.k <= most;
+}
+
+/// C (+)= alpha A B from where the operands lie, summed in the order of k. B and C have contiguous rows.
+template <class T> void small_gemm(const Gemm<T>& g) {
+  std::int64_t row = 0;
+  for (; row + 4 <= g.m; row += 4) detail::small_rows<4>(g, row);
+  for (; row < g.m; ++row) detail::small_rows<1>(g, row);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/kernels/contraction_provider.hpp
 
 #ifndef TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
@@ -19357,8 +19522,11 @@ template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = 
     packed_gemm(g, finished);  // others have no products of bf16
   } else {
     const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-    if (!chosen) return packed_gemm(g, finished);
-    chosen->gemm(g);
+    if (!chosen && !is_small(g)) return packed_gemm(g, finished);
+    if (chosen)
+      chosen->gemm(g);
+    else
+      small_gemm(g);
     finished(0, g.m);
   }
 }
@@ -23495,7 +23663,7 @@ struct FusedPlaces {
     const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
     const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
     const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
-    FusedView view;
+    FusedView view{};
     std::int64_t offset = 0;
     for (int d = 0; d < rank_; ++d) {
       std::int64_t stride = 0;
@@ -23759,7 +23927,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
     const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
-    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, [&](std::int64_t t) {
+    const auto run_tile = [&](std::int64_t t) {
       const Tile& tile = where_.tiles[static_cast<std::size_t>(t)];
       const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
       FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
@@ -23794,11 +23962,13 @@ class FusedStep final : public PreparedStep, public Epilogue {
         call.row_values_stride = place.rows;
       }
       call.past_caches = where_.past_caches;
-      for (std::size_t o = 0; o < place.outputs.size(); ++o)
+      for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
       kernel_(call);
-    });
+    };
+    if (where_.tiles.size() == 1) return run_tile(0);
+    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
   }
 
   template <class T> static void fill(void* data, std::int64_t n, Op op) {
@@ -24089,6 +24259,11 @@ class Executable {
     arena_bytes_ = plan_.main().arena_bytes;
     scratch_bytes_ = scratch;
     find_donors();
+    for (int g = 0; g < count; ++g)
+      for (int id = 0; id < compiled.program.graphs[g].size; ++id)
+        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].op == Op::scalar;
+    bind_arguments();
+    make_results();
   }
 
   const Plan& plan() const { return plan_; }
@@ -24098,33 +24273,35 @@ class Executable {
   std::vector<Leaf> run(std::span<const Leaf> arguments) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     const std::lock_guard lock(mutex_);
-    if (!arena_) {
-      arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
-      scratch_ = Buffer::allocate(scratch_bytes_);
+    Frame& frame = ready_frame();
+    if (numbers_change_ || !numbers_known_) {
+      std::vector<double> given(arguments.size());
+      for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
+      set_numbers(given.data());
     }
-    const FrameLayout& layout = graphs_[0]->layout();
-    const GraphPlan& plan = plan_.main();
-    Frame& frame = frames_[0];
-    frame.arena = arena_->as<char>();
-    frame.scratch = scratch_->as<char>();
-    frame.frames = frames_.data();
-    set_numbers(arguments);
-    layout.place_intermediates(frame);
-    for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
-      const int value = plan.arguments[i];
-      if (value < 0) continue;
-      const ValueLayout& own = layout[value];
-      for (int l = 0; l < own.layers; ++l)
-        for (int s = 0; s < own.grid.count(); ++s)
-          frame.pointers[static_cast<std::size_t>(own.first + l * own.grid.count() + s)] =
-              static_cast<char*>(arguments[i].layers[static_cast<std::size_t>(l)]->data(s));
-    }
-    std::vector<Leaf> results(plan.outputs.size());
+    for (const BoundArgument& bound : bound_arguments_)
+      point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
+    std::vector<Leaf> results(plan_.main().outputs.size());
     for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
-    layout.place_views(frame);
-    graphs_[0]->run_steps(frame);
+    run_steps(frame);
     for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
     return results;
+  }
+
+  /// Whether no argument has layers, and the one result is a tensor that a step makes.
+  bool is_plain() const { return plain_; }
+  /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
+  StoragePtr run_plain(TensorStorage* const* tensors, const double* numbers) {
+    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    const std::lock_guard lock(mutex_);
+    Frame& frame = ready_frame();
+    if (numbers_change_ || !numbers_known_) set_numbers(numbers);
+    for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
+    StoragePtr result(new TensorStorage(results_[0]));
+    const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
+    point(frame, {0, 0, own.first, own.grid.count()}, *result);
+    run_steps(frame);
+    return result;
   }
 
  private:
@@ -24134,9 +24311,75 @@ class Executable {
   std::vector<Frame> frames_;
   Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
   std::vector<int> donors_;                // by result: the argument whose memory it may take over, or -1
+  /// An argument's tensor of one layer, and its shards in the frame.
+  struct BoundArgument {
+    std::size_t argument, layer;
+    int first, shards;
+  };
+  std::vector<BoundArgument> bound_arguments_;
+  std::vector<TensorLayoutPtr> results_;  // by result; null where no tensor is made
+  bool numbers_change_ = false;           // from call to call
+  bool numbers_known_ = false;
+  bool has_views_ = false;
+  bool plain_ = false;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
   BufferPtr arena_, scratch_;
   std::mutex mutex_;
+
+  /// The frame of the main graph, with its intermediates in place.
+  Frame& ready_frame() {
+    Frame& frame = frames_[0];
+    if (arena_) return frame;
+    scratch_ = Buffer::allocate(scratch_bytes_);
+    arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
+    frame.arena = arena_->as<char>();
+    frame.scratch = scratch_->as<char>();
+    frame.frames = frames_.data();
+    graphs_[0]->layout().place_intermediates(frame);
+    return frame;
+  }
+  static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
+    for (int s = 0; s < at.shards; ++s)
+      frame.pointers[static_cast<std::size_t>(at.first + s)] = static_cast<char*>(storage.data(s));
+  }
+  void run_steps(Frame& frame) {
+    if (has_views_) graphs_[0]->layout().place_views(frame);
+    graphs_[0]->run_steps(frame);
+  }
+  void bind_arguments() {
+    const GraphPlan& plan = plan_.main();
+    for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
+      if (plan.arguments[i] < 0) continue;
+      const ValueLayout& own = graphs_[0]->layout()[plan.arguments[i]];
+      for (int l = 0; l < own.layers; ++l)
+        bound_arguments_.push_back(
+            {i, static_cast<std::size_t>(l), own.first + l * own.grid.count(), own.grid.count()});
+    }
+    for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
+  }
+  void make_results() {
+    const GraphPlan& plan = plan_.main();
+    results_.resize(plan.outputs.size());
+    for (std::size_t k = 0; k < results_.size(); ++k) {
+      const int v = plan.outputs[k];
+      if (v < 0 || value(v).role == ValueRole::argument) continue;
+      Shape shape = value(v).shape;
+      Sharding sharding = value(v).sharding;
+      if (value(v).stacked) {
+        shape.erase(0);
+        for (int d = 0; d + 1 < max_rank; ++d) {
+          sharding.dims[d] = sharding.dims[d + 1];
+          sharding.priority[d] = sharding.priority[d + 1];
+        }
+        --sharding.rank;
+      }
+      results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
+    }
+    const int made = plan.outputs.size() == 1 ? plan.outputs[0] : -1;
+    plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&
+             !value(made).stacked;
+    for (const std::int32_t v : plan.arguments) plain_ = plain_ && (v < 0 || !value(v).stacked);
+  }
 
   void permit(const CommunicationScope& scope) const {
     scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
@@ -24289,14 +24532,12 @@ class Executable {
     return false;
   }
 
-  void set_numbers(std::span<const Leaf> arguments) {
-    std::vector<double> given(arguments.size());
-    for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
+  void set_numbers(const double* given) {
     for (std::size_t g = 0; g < frames_.size(); ++g) {
-      const GraphPlan& plan = plan_.graphs[g];
-      frames_[g].numbers = plan.numbers;
-      evaluate_numbers(compiled_.program.graphs[g], host_[g], plan.shapes, given.data(), frames_[g].numbers);
+      if (!numbers_known_) frames_[g].numbers = plan_.graphs[g].numbers;
+      evaluate_numbers(compiled_.program.graphs[g], host_[g], plan_.graphs[g].shapes, given, frames_[g].numbers);
     }
+    numbers_known_ = true;
   }
 
   const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
@@ -24321,16 +24562,6 @@ class Executable {
       return;
     }
     const ValueLayout& layout = graphs_[0]->layout()[v];
-    Shape shape = own.shape;
-    Sharding sharding = own.sharding;
-    if (own.stacked) {
-      shape.erase(0);
-      for (int d = 0; d + 1 < max_rank; ++d) {
-        sharding.dims[d] = sharding.dims[d + 1];
-        sharding.priority[d] = sharding.priority[d + 1];
-      }
-      --sharding.rank;
-    }
     const int donor = donors_[static_cast<std::size_t>(k)];
     for (int l = 0; l < layout.layers; ++l) {
       const StoragePtr* given =
@@ -24338,7 +24569,7 @@ class Executable {
       if (given != nullptr && (*given)->unique())
         result.layers.push_back(*given);
       else
-        result.layers.emplace_back(new TensorStorage(plan_.mesh, own.dtype, shape, sharding));
+        result.layers.emplace_back(new TensorStorage(results_[static_cast<std::size_t>(k)]));
       if (own.role != ValueRole::output) continue;
       for (int s = 0; s < layout.grid.count(); ++s)
         frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
@@ -25190,6 +25421,8 @@ using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
+                                  const double* numbers);
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
@@ -25200,6 +25433,10 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
 }
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
   return executable.run(arguments);
+}
+TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
+                                  const double* numbers) {
+  return executable.run_plain(tensors, numbers);
 }
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 #endif
@@ -25222,17 +25459,19 @@ class ProgramCache {
       if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments) ||
           !same(entry.options, options))
         continue;
-      ++statistics_.hits;
+      count_hit();
       return *entry.executable;
     }
-    ++statistics_.misses;
+    ++misses_;
     entries_.push_back({key, mesh, arguments, options, make_executable(compiled_, mesh, arguments, options)});
     return *entries_.back().executable;
   }
   CacheStatistics statistics() const {
     const std::lock_guard lock(mutex_);
-    return statistics_;
+    return {hits_.load(std::memory_order_relaxed), misses_};
   }
+  /// Of a call that found its executable without asking.
+  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
   const CompiledProgram& compiled() const { return compiled_; }
 
  private:
@@ -25245,7 +25484,8 @@ class ProgramCache {
   };
   CompiledProgram compiled_;
   std::vector<Entry> entries_;
-  CacheStatistics statistics_;
+  std::atomic<std::int64_t> hits_{0};
+  std::int64_t misses_ = 0;
   mutable std::mutex mutex_;
 
   static bool same(const PlanOptions& a, const PlanOptions& b) {
@@ -25438,6 +25678,69 @@ template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
 
 #endif
 
+// ---- tessera/tensor/recent_calls.hpp
+
+#ifndef TESSERA_TENSOR_RECENT_CALLS_HPP
+#define TESSERA_TENSOR_RECENT_CALLS_HPP
+
+namespace tessera::detail {
+
+/// The arguments of a call that are tensors and numbers, in order. It refers to them: the caller keeps them alive.
+template <std::size_t Count> struct PlainArguments {
+  TensorStorage* tensors[Count];
+  double numbers[Count];
+  std::uint64_t keys[Count];  ///< what a plan depends on; 0 for a tensor that holds nothing
+  std::size_t cursor = 0;
+
+  template <class L> void leaf(const L& x) {
+    const std::size_t i = cursor++;
+    tensors[i] = nullptr;
+    numbers[i] = 0;
+    if constexpr (StoredOperand<L>) {
+      tensors[i] = static_cast<TensorStorage*>(x.storage().get());
+      keys[i] = tensors[i] == nullptr ? 0 : tensors[i]->layout()->id();
+    } else {
+      numbers[i] = static_cast<double>(x.value());
+      keys[i] = std::is_same_v<L, Dim> ? std::bit_cast<std::uint64_t>(numbers[i]) : 0;
+    }
+  }
+};
+
+/// The executables of a thread's last calls of one program, found by comparing a word for each argument: equal words
+/// mean arguments that were checked and planned for before. The cache of plans stays what decides.
+template <std::size_t Count> class RecentCalls {
+ public:
+  runtime::Executable* find(const PlainArguments<Count>& arguments) const {
+    for (const Call& call : calls_) {
+      bool same = call.executable != nullptr;
+      for (std::size_t i = 0; i < Count; ++i) same = same && call.keys[i] == arguments.keys[i];
+      if (same) return call.executable;
+    }
+    return nullptr;
+  }
+  /// Takes the place of the oldest call. Programs that are not plain are not kept.
+  void add(const PlainArguments<Count>& arguments, runtime::Executable& executable) {
+    if (!executable.is_plain()) return;
+    Call& call = calls_[next_++ % most];
+    for (std::size_t i = 0; i < Count; ++i) call.keys[i] = arguments.keys[i];
+    call.executable = &executable;
+  }
+
+ private:
+  static constexpr unsigned most = 4;
+  struct Call {
+    std::uint64_t keys[Count];
+    runtime::Executable* executable;
+  };
+  // Constants and plain words, so that a thread pays nothing to have them.
+  Call calls_[most]{};
+  unsigned next_ = 0;
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/tensor/evaluate.hpp
 
 #ifndef TESSERA_TENSOR_EVALUATE_HPP
@@ -25487,14 +25790,14 @@ template <class E, class... Leaves> struct TracedExpressionOf<E, std::tuple<Leav
 };
 template <class E> using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
 
-template <Operand X> void collect_expression(const X& x, CollectLeaves& collect);
-template <class... Ts> void collect_pack(const Pack<Ts...>& pack, CollectLeaves& collect) {
+template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect);
+template <class Collect, class... Ts> void collect_pack(const Pack<Ts...>& pack, Collect& collect) {
   if constexpr (sizeof...(Ts) > 0) {
     collect_expression(pack.head, collect);
     collect_pack(pack.tail, collect);
   }
 }
-template <Operand X> void collect_expression(const X& x, CollectLeaves& collect) {
+template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect) {
   if constexpr (ExprOperand<X>)
     collect_pack(x.operands, collect);
   else if constexpr (std::is_arithmetic_v<X>)
@@ -25521,9 +25824,19 @@ template <class F> decltype(auto) with_line(Source source, F&& f) {
 
 template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<T, Rank>::run(const E& expression) {
   return with_line(expression.source, [&] {
+    constexpr std::size_t leaves = std::tuple_size_v<typename ExpressionLeaves<E>::type>;
+    static constinit thread_local RecentCalls<leaves> recent;
+    PlainArguments<leaves> arguments;
+    collect_expression(expression, arguments);
+    if (runtime::Executable* const known = recent.find(arguments)) {
+      cache_of<TracedExpression<E>>().count_hit();
+      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
+    }
     CollectLeaves collect;
     collect_expression(expression, collect);
-    std::vector<Leaf> results = run_executable(executable_for<TracedExpression<E>>(collect.leaves), collect.leaves);
+    runtime::Executable& executable = executable_for<TracedExpression<E>>(collect.leaves);
+    recent.add(arguments, executable);
+    std::vector<Leaf> results = run_executable(executable, collect.leaves);
     return unflatten<ShardedTensor<T, Rank>>(results);
   });
 }
@@ -25596,12 +25909,32 @@ template <class F> class Compiled {
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
   /// updates parameters in place. When the call throws before it has run, they are as they were.
   template <class... Args> typename traced<Args...>::result operator()(Args&&... args) const {
+    using Result = typename traced<Args...>::result;
     std::vector<Leaf> leaves;
-    runtime::Executable& executable = find<traced<Args...>>(leaves, args...);
+    runtime::Executable* executable = nullptr;
+    if constexpr (takes_tensors<Args...> && StoredOperand<Result>) {
+      static constinit thread_local detail::RecentCalls<sizeof...(Args)> recent;
+      detail::PlainArguments<sizeof...(Args)> arguments;
+      (arguments.leaf(args), ...);
+      executable = asks_nothing() ? recent.find(arguments) : nullptr;
+      if (executable != nullptr) {
+        detail::cache_of<traced<Args...>>().count_hit();
+      } else {
+        executable = &find<traced<Args...>>(leaves, args...);
+        if (asks_nothing()) recent.add(arguments, *executable);
+      }
+      if (executable->is_plain()) try {
+          return Result(detail::run_plain(*executable, arguments.tensors, arguments.numbers));
+        } catch (const error& e) {
+          detail::rethrow_with_line(e, in_a_call, source_);
+        }
+    } else {
+      executable = &find<traced<Args...>>(leaves, args...);
+    }
     (give_up<Args>(args), ...);
     std::vector<Leaf> results;
     try {
-      results = detail::run_executable(executable, leaves);
+      results = detail::run_executable(*executable, leaves);
     } catch (...) {
       detail::RestoreLeaves restore{leaves};
       (give_back<Args>(args, restore), ...);
@@ -25611,7 +25944,7 @@ template <class F> class Compiled {
         detail::rethrow_with_line(e, in_a_call, source_);
       }
     }
-    return detail::unflatten<typename traced<Args...>::result>(results);
+    return detail::unflatten<Result>(results);
   }
 
   /// The plan of a call, without running it.
@@ -25636,6 +25969,18 @@ template <class F> class Compiled {
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
 
+  template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
+  /// Whether the arguments of a call are tensors and numbers, all of them lent.
+  template <class... Args>
+  static constexpr bool takes_tensors = sizeof...(Args) > 0 &&
+                                        ((StoredOperand<std::remove_cvref_t<Args>> ||
+                                          NumberOperand<std::remove_cvref_t<Args>>)&&...) &&
+                                        !((StoredOperand<std::remove_cvref_t<Args>> && moved_in<Args>) || ...);
+
+  bool asks_nothing() const {
+    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty();
+  }
+
   /// The executable for these arguments, and their leaves.
   template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
@@ -25647,7 +25992,6 @@ template <class F> class Compiled {
       detail::rethrow_with_line(e, in_a_call, source_);
     }
   }
-  template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
   template <class A> static void give_up(auto& argument) {
     if constexpr (moved_in<A>) {
       detail::ReleaseLeaves release;
