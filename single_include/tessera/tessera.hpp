@@ -6871,6 +6871,68 @@ class BoxIndex {
 
 #endif
 
+// ---- tessera/runtime/pinning.hpp
+
+#ifndef TESSERA_RUNTIME_PINNING_HPP
+#define TESSERA_RUNTIME_PINNING_HPP
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#include <tbb/task_arena.h>
+#include <tbb/task_scheduler_observer.h>
+
+namespace tessera::runtime {
+
+/// Keeps each worker of an arena on one processor, so that what it has in its caches, and the memory that it touched
+/// first, stay near it. The threads that call loops are the user's, and left alone. Linux only; elsewhere nothing
+/// happens.
+class Pinning : public tbb::task_scheduler_observer {
+ public:
+  explicit Pinning(tbb::task_arena& arena) : tbb::task_scheduler_observer(arena) {
+#if defined(__linux__)
+    if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
+    observe(true);
+#endif
+  }
+  ~Pinning() override { observe(false); }
+
+#if defined(__linux__)
+  void on_scheduler_entry(bool is_worker) override {
+    if (is_worker) move_to(place_of(static_cast<std::size_t>(tbb::this_task_arena::current_thread_index())));
+  }
+  void on_scheduler_exit(bool is_worker) override {
+    if (is_worker) move_to(allowed_);
+  }
+
+ private:
+  cpu_set_t allowed_;  ///< of the thread that asked for it
+
+  /// The i-th of the processors that the process may use, counted around.
+  cpu_set_t place_of(std::size_t i) const {
+    const auto count = static_cast<std::size_t>(CPU_COUNT(&allowed_));
+    cpu_set_t place;
+    CPU_ZERO(&place);
+    if (count == 0) return allowed_;
+    i %= count;
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &allowed_) && i-- == 0) {
+        CPU_SET(cpu, &place);
+        break;
+      }
+    return place;
+  }
+  /// Where it fails, a thread stays where it was: that costs speed alone.
+  static void move_to(const cpu_set_t& place) {
+    if (CPU_COUNT(&place) > 0) (void)::sched_setaffinity(0, sizeof place, &place);
+  }
+#endif
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/team.hpp
 
 #ifndef TESSERA_RUNTIME_TEAM_HPP
@@ -6936,6 +6998,12 @@ class Team {
     if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
     arena_.store(at->get(), std::memory_order_release);
     size_.store(threads, std::memory_order_release);
+    if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
+  }
+
+  void pin() {
+    const std::lock_guard lock(mutex_);
+    if (!pinning_) pinning_ = std::make_unique<Pinning>(arena());
   }
 
  private:
@@ -6944,6 +7012,7 @@ class Team {
   std::mutex mutex_;
   std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
   std::unique_ptr<tbb::global_control> control_;
+  std::unique_ptr<Pinning> pinning_;
   int allowed_;
   std::atomic<tbb::task_arena*> arena_{nullptr};
   std::atomic<int> size_{0};
@@ -6982,6 +7051,10 @@ inline void set_parallelism(int threads) {
   if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
   runtime::Team::instance().resize(threads);
 }
+
+/// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
+/// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
+inline void pin_workers() { runtime::Team::instance().pin(); }
 
 /// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
 /// promised about which thread runs what, so one range must never wait for another. The first exception reaches the

@@ -17,6 +17,7 @@
 #include <tbb/task_arena.h>
 
 #include <tessera/base/error.hpp>
+#include <tessera/runtime/pinning.hpp>
 
 namespace tessera {
 
@@ -78,6 +79,12 @@ class Team {
     if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
     arena_.store(at->get(), std::memory_order_release);
     size_.store(threads, std::memory_order_release);
+    if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
+  }
+
+  void pin() {
+    const std::lock_guard lock(mutex_);
+    if (!pinning_) pinning_ = std::make_unique<Pinning>(arena());
   }
 
  private:
@@ -86,6 +93,7 @@ class Team {
   std::mutex mutex_;
   std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
   std::unique_ptr<tbb::global_control> control_;
+  std::unique_ptr<Pinning> pinning_;
   int allowed_;
   std::atomic<tbb::task_arena*> arena_{nullptr};
   std::atomic<int> size_{0};
@@ -124,6 +132,10 @@ inline void set_parallelism(int threads) {
   if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
   runtime::Team::instance().resize(threads);
 }
+
+/// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
+/// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
+inline void pin_workers() { runtime::Team::instance().pin(); }
 
 /// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
 /// promised about which thread runs what, so one range must never wait for another. The first exception reaches the

@@ -7,6 +7,10 @@
 #include <thread>
 #include <vector>
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
 #include <gtest/gtest.h>
 
 #include <tessera/runtime/team.hpp>
@@ -131,6 +135,33 @@ TEST(TeamOfSeveral, SizeMayChangeWhileLoopsRun) {
   EXPECT_EQ(count % 16, 0);
   tessera::set_parallelism(before);
 }
+
+#if defined(__linux__)
+TEST(TeamOfSeveral, WorkersStayOnOneProcessor) {
+  const int before = tessera::parallelism();
+  cpu_set_t own;
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  const auto main = std::this_thread::get_id();
+  for (const int threads : {2, 3}) {
+    tessera::set_parallelism(threads);
+    tessera::pin_workers();
+    std::atomic<int> workers = 0, free = 0;
+    for (int round = 0; round < 1000 && workers == 0; ++round)
+      tessera::parallel_for(8, [&](std::int64_t) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        cpu_set_t cpus;
+        ASSERT_EQ(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+        if (std::this_thread::get_id() != main)
+          ++workers, free += CPU_COUNT(&cpus) != 1;
+        else
+          ASSERT_TRUE(CPU_EQUAL(&cpus, &own));
+      });
+    EXPECT_GT(workers, 0);
+    EXPECT_EQ(free, 0);
+  }
+  tessera::set_parallelism(before);
+}
+#endif
 
 TEST(TeamOfSeveral, RefusesLessThanOneThread) { EXPECT_THROW(tessera::set_parallelism(0), tessera::error); }
 
