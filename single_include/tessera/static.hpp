@@ -242,6 +242,7 @@ enum class errc : int {
   structure = 19,       ///< models, states or lists of layers whose structures differ
   unsupported = 20,     ///< something the library does not do
   annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
+  oracle = 22,          ///< a program on a mesh and on one device differ by more than rounding
 };
 
 /// What every error of the library derives from. `id()` is stable, what() is for people.

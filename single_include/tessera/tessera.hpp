@@ -70,6 +70,7 @@ enum class errc : int {
   structure = 19,       ///< models, states or lists of layers whose structures differ
   unsupported = 20,     ///< something the library does not do
   annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
+  oracle = 22,          ///< a program on a mesh and on one device differ by more than rounding
 };
 
 /// What every error of the library derives from. `id()` is stable, what() is for people.
@@ -11318,6 +11319,20 @@ class CommunicationScope {
   }
 };
 
+namespace detail {
+/// What runs while it lives is counted nowhere, and no limit holds for it.
+class Uncounted {
+ public:
+  Uncounted() : scope_(CommunicationScope::innermost()) { CommunicationScope::innermost() = nullptr; }
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+  ~Uncounted() { CommunicationScope::innermost() = scope_; }
+
+ private:
+  CommunicationScope* scope_;
+};
+}  // namespace detail
+
 }  // namespace tessera
 
 #endif
@@ -22099,6 +22114,35 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
+// ---- tessera/runtime/step_observer.hpp
+
+#ifndef TESSERA_RUNTIME_STEP_OBSERVER_HPP
+#define TESSERA_RUNTIME_STEP_OBSERVER_HPP
+
+namespace tessera::runtime {
+
+struct Frame;
+class FrameLayout;
+
+/// Steps of a plan that ran as one. What the first of two made is not stored when the second summed it as it was made.
+struct RanSteps {
+  int first = 0, count = 1;
+  bool stored = true;
+};
+
+/// Looks at the memory of a program while it runs, between steps. It may write to it.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  /// A graph begins: the main one, or a body for one layer. Its arguments are in place.
+  virtual void entered(const FrameLayout&, Frame&) {}
+  virtual void ran(const FrameLayout&, Frame&, const RanSteps&) = 0;
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/frame.hpp
 
 #ifndef TESSERA_RUNTIME_FRAME_HPP
@@ -22130,6 +22174,7 @@ struct Frame {
   char* scratch = nullptr;  ///< of the running step alone
   Frame* frames = nullptr;  ///< of all graphs of the program
   int layer = -1;           ///< that the body of a repeat runs for
+  StepObserver* observer = nullptr;
 
   template <class T = char> T* at(const ValueLayout& layout, int shard) const {
     return reinterpret_cast<T*>(pointers[static_cast<std::size_t>(layout.first + shard)]);
@@ -24164,12 +24209,15 @@ class PreparedGraph {
 
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
-  void add(std::unique_ptr<PreparedStep> step) {
+  /// `ran`: the steps of the plan that it carries out.
+  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
     scratch_ = std::max(scratch_, step->scratch_bytes());
     steps_.push_back(std::move(step));
+    ran_.push_back(ran);
   }
   std::int64_t scratch_bytes() const { return scratch_; }
   void run_steps(Frame& frame) const {
+    if (frame.observer != nullptr) return run_observed(frame);
     for (const auto& step : steps_) step->run(frame);
   }
 
@@ -24177,7 +24225,16 @@ class PreparedGraph {
   GraphView graph_;
   FrameLayout layout_;
   std::vector<std::unique_ptr<PreparedStep>> steps_;
+  std::vector<RanSteps> ran_;
   std::int64_t scratch_ = 0;
+
+  void run_observed(Frame& frame) const {
+    frame.observer->entered(layout_, frame);
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      steps_[s]->run(frame);
+      frame.observer->ran(layout_, frame, ran_[s]);
+    }
+  }
 };
 
 }  // namespace tessera::runtime
@@ -24340,10 +24397,11 @@ class Executable {
   }
 
   const Plan& plan() const { return plan_; }
+  const CompiledProgram& compiled() const { return compiled_; }
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
 
   /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
-  std::vector<Leaf> run(std::span<const Leaf> arguments) {
+  std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     const std::lock_guard lock(mutex_);
     Frame& frame = ready_frame();
@@ -24356,6 +24414,7 @@ class Executable {
       point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
     std::vector<Leaf> results(plan_.main().outputs.size());
     for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
+    frame.observer = observer;
     run_steps(frame);
     for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
     return results;
@@ -24373,6 +24432,7 @@ class Executable {
     StoragePtr result(new TensorStorage(results_[0]));
     const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
     point(frame, {0, 0, own.first, own.grid.count()}, *result);
+    frame.observer = nullptr;
     run_steps(frame);
     return result;
   }
@@ -24467,14 +24527,15 @@ class Executable {
     const Growable<PlanStep>& steps = layout.plan().steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = steps[s];
+      RanSteps ran{static_cast<int>(s)};
       if (step.kind == StepKind::reshard) {
-        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce));
+        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce), ran);
         continue;
       }
       const Unit& unit = units[step.unit];
       const StepContext context{layout, graph, units, step};
       if (unit.kind == UnitKind::fused) {
-        made.add(fused_step(context));
+        made.add(fused_step(context), ran);
         continue;
       }
       std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
@@ -24483,14 +24544,19 @@ class Executable {
         std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
         if (next->works_on_boxes()) {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
-          if (prepared->attach(epilogue)) ++s;
+          if (prepared->attach(epilogue)) {
+            ran.count = 2;
+            ++s;
+          }
         }
       } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
                  prepared->attach_sum(layout, steps[s + 1])) {
-        made.add(std::move(prepared));
+        ran.stored = false;
+        made.add(std::move(prepared), ran);
         prepared = std::make_unique<TakenReshardStep>(layout, steps[++s]);
+        ran = {static_cast<int>(s)};
       }
-      made.add(std::move(prepared));
+      made.add(std::move(prepared), ran);
     }
   }
 
@@ -25336,6 +25402,7 @@ inline void RepeatStep::run(Frame& frame) const {
   const FrameLayout& layout = body_.layout();
   const GraphPlan& plan = layout.plan();
   inner.scratch = frame.scratch;
+  inner.observer = frame.observer;
   inner.arena = frame.arena + outer_.plan().body_offset;
   layout.place_intermediates(inner);
   for (const Number& number : numbers_) {
@@ -25392,6 +25459,1145 @@ inline void RepeatStep::run(Frame& frame) const {
 }
 
 }  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/oracle.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_HPP
+#define TESSERA_RUNTIME_ORACLE_HPP
+
+namespace tessera {
+
+/// One element that differs.
+struct OracleElement {
+  Shape index;         ///< in the whole tensor
+  int device = -1;     ///< one that holds it; -1: a part of it is on several
+  double sharded = 0;  ///< of a partial value, all parts together
+  double one_device = 0;
+  double allowed = 0;  ///< how far apart rounding can take the two
+};
+
+/// A value that differs between a program on its mesh and the same program on one device.
+struct OracleDifference {
+  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, layout
+  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
+  Source source{};    ///< the line that made it
+  std::int64_t count = 0, elements = 0;  ///< that differ, of all
+  OracleElement first, largest;
+
+  /// What is known of it, in a few lines.
+  std::string text() const;
+};
+
+struct Leaf;
+namespace runtime {
+class Executable;
+}
+
+namespace detail {
+
+/// Where comparisons leave what they find. With one, programs of this thread are compared as they run; with the macro
+/// TESSERA_ORACLE defined for all units of a program, all are.
+struct OracleSink {
+  bool throws = true;
+  std::vector<OracleDifference> differences{};
+  std::int64_t compared = 0;
+  /// Runs a program and compares. It is known where a sink is made, so that no other unit has its code.
+  std::vector<Leaf> (*run)(runtime::Executable&, std::span<const Leaf>) = nullptr;
+
+  static OracleSink*& innermost() {
+    static thread_local OracleSink* sink = nullptr;
+    return sink;
+  }
+};
+
+constexpr bool oracle_always =
+#ifdef TESSERA_ORACLE
+    true;
+#else
+    false;
+#endif
+inline bool oracle_is_on() { return oracle_always || OracleSink::innermost() != nullptr; }
+
+/// Takes what a comparison found. Errors: `oracle`.
+inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
+  OracleSink* const sink = OracleSink::innermost();
+  if (sink != nullptr) sink->compared += compared;
+  if (found.empty()) return;
+  if (sink == nullptr || sink->throws) fail(errc::oracle, "[oracle] ", found[0].text());
+  for (OracleDifference& one : found) sink->differences.push_back(std::move(one));
+}
+
+}  // namespace detail
+
+inline std::string OracleDifference::text() const {
+  char numbers[128];
+  const auto element = [&](const OracleElement& e) {
+    std::string at = "[";
+    for (std::size_t d = 0; d < e.index.size(); ++d) at += concat_text(d == 0 ? "" : ",", e.index[d]);
+    at += e.device < 0 ? std::string("], all parts: ") : concat_text("] on device ", e.device, ": ");
+    std::snprintf(numbers, sizeof numbers, "%.9g, on one device %.9g (rounding allows %.2g)", e.sharded, e.one_device,
+                  e.allowed);
+    return at + numbers;
+  };
+  const std::string line = source.text();
+  return concat_text("values differ: ", what, line.empty() ? "" : " at ", line, after.empty() ? "" : ", after ", after,
+                     ": ", count, " of ", elements, " elements\n  first   ", element(first), "\n  largest ",
+                     element(largest));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/runtime/oracle_rounding.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_ROUNDING_HPP
+#define TESSERA_RUNTIME_ORACLE_ROUNDING_HPP
+
+namespace tessera::runtime {
+
+/// The unit in the last place of what is near 1: results that are rounded differ by that much.
+inline double rounding_of(DType dtype) {
+  return dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f64 ? 0x1p-52 : 0;
+}
+
+/// How far apart two orders of a sum of n terms can be, in units of eps times the sum of the terms' sizes: n in the
+/// worst case, and past 64 terms, where roundings behave as if independent, 8 standard deviations of their random walk
+/// (Higham and Mary 2019). 2 are for what the sum is multiplied by and rounded to.
+inline double order_factor(double n) { return std::min(n, 8 * std::sqrt(n)) + 2; }
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/oracle_value.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_VALUE_HPP
+#define TESSERA_RUNTIME_ORACLE_VALUE_HPP
+
+namespace tessera::runtime {
+
+inline double read_number(DType dtype, const char* at) {
+  double value = 0;
+  dispatch(
+      dtype,
+      [&]<class T>() {
+        T own;
+        std::memcpy(&own, at, sizeof own);
+        value = static_cast<double>(own);
+      },
+      [] {});
+  return value;
+}
+
+/// A whole tensor on the host, row-major.
+struct WholeValue {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<char> bytes;
+  bool known = false;
+
+  double operator[](std::int64_t i) const {
+    return read_number(dtype, bytes.data() + i * static_cast<std::int64_t>(size_of(dtype)));
+  }
+  std::int64_t size() const { return volume(shape); }
+};
+
+/// Walks over the indices of a shape, row-major, and over up to three strided offsets with them.
+template <class F>
+void walk(const Shape& shape, const kernels::Strides& a, const kernels::Strides& b, const kernels::Strides& c, F&& f) {
+  std::int64_t left = volume(shape), at_a = 0, at_b = 0, at_c = 0;
+  Shape index(shape.size(), 0);
+  for (; left > 0; --left) {
+    f(at_a, at_b, at_c);
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      at_a += a[d], at_b += b[d], at_c += c[d];
+      if (++index[d] < shape[d]) break;
+      at_a -= a[d] * shape[d], at_b -= b[d] * shape[d], at_c -= c[d] * shape[d];
+      index[d] = 0;
+    }
+  }
+}
+
+/// Where the first element of a box is in a whole tensor.
+inline std::int64_t offset_of(const Box& box, const kernels::Strides& strides) {
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < box.begin.size(); ++d) offset += box.begin[d] * strides[d];
+  return offset;
+}
+
+/// Copies between the shards of a value and a whole tensor. Not of partial values.
+inline void copy_whole(const FrameLayout& layout, const Frame& frame, int v, WholeValue& whole, bool to_shards) {
+  const ValueLayout& own = layout[v];
+  const kernels::Strides strides = kernels::contiguous_strides(whole.shape);
+  for (int s = 0; s < own.shards(); ++s) {
+    const Box& box = own.boxes[static_cast<std::size_t>(s)];
+    if (box.empty()) continue;
+    char* const at = whole.bytes.data() + offset_of(box, strides) * own.element;
+    const kernels::Strides& local = own.strides[static_cast<std::size_t>(s)];
+    if (to_shards)
+      kernels::strided_copy(frame.at(own, s), local, at, strides, extents(box), static_cast<std::size_t>(own.element));
+    else
+      kernels::strided_copy(at, strides, frame.at(own, s), local, extents(box), static_cast<std::size_t>(own.element));
+  }
+}
+inline void gather_whole(const FrameLayout& layout, const Frame& frame, int v, WholeValue& whole) {
+  const PlanValue& value = layout.value(v);
+  whole.dtype = value.dtype;
+  whole.shape = value.shape;
+  whole.bytes.assign(static_cast<std::size_t>(volume(value.shape) * layout[v].element), 0);
+  whole.known = true;
+  copy_whole(layout, frame, v, whole, false);
+}
+
+/// All parts of a partial value together, and what their sizes add up to.
+inline void gather_parts(const FrameLayout& layout, const Frame& frame, int v, std::vector<double>& sum,
+                         std::vector<double>& sizes) {
+  const PlanValue& value = layout.value(v);
+  const ValueLayout& own = layout[v];
+  const kernels::Strides strides = kernels::contiguous_strides(value.shape);
+  const auto count = static_cast<std::size_t>(volume(value.shape));
+  const bool adds = value.sharding.reduction == Reduction::sum;
+  const double worst = value.sharding.reduction == Reduction::max ? -INFINITY : INFINITY;
+  sum.assign(count, adds ? 0 : worst);
+  sizes.assign(count, 0);
+  for (int s = 0; s < own.shards(); ++s) {
+    const Box& box = own.boxes[static_cast<std::size_t>(s)];
+    if (box.empty() || !layout.holds(v, own.grid.coordinates(s % own.grid.count()))) continue;
+    const std::int64_t begin = offset_of(box, strides);
+    const kernels::Strides& local = own.strides[static_cast<std::size_t>(s)];
+    walk(extents(box), local, strides, strides, [&](std::int64_t from, std::int64_t to, std::int64_t) {
+      const double part = read_number(value.dtype, frame.at(own, s) + from * own.element);
+      double& total = sum[static_cast<std::size_t>(begin + to)];
+      if (adds)
+        total += part;
+      else if (std::isnan(part) || (value.sharding.reduction == Reduction::max ? part > total : part < total))
+        total = part;
+      if (adds) sizes[static_cast<std::size_t>(begin + to)] += std::fabs(part);
+    });
+  }
+}
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/oracle_fused.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_FUSED_HPP
+#define TESSERA_RUNTIME_ORACLE_FUSED_HPP
+
+namespace tessera::runtime {
+
+/// What an elementwise operation makes of numbers.
+inline double apply_number(Op op, DType to, DType from, double a, double b, double c) {
+  switch (op) {
+    case Op::neg:
+      return -a;
+    case Op::abs:
+      return std::fabs(a);
+    case Op::exp:
+      return std::exp(a);
+    case Op::log:
+      return std::log(a);
+    case Op::sqrt:
+      return std::sqrt(a);
+    case Op::rsqrt:
+      return 1 / std::sqrt(a);
+    case Op::tanh:
+      return std::tanh(a);
+    case Op::sigmoid:
+      return 1 / (1 + std::exp(-a));
+    case Op::relu:
+      return a > 0 ? a : 0;
+    case Op::gelu:
+      return 0.5 * a * (1 + std::tanh(0.79788456080286536 * (a + 0.044715 * a * a * a)));
+    case Op::silu:
+      return a / (1 + std::exp(-a));
+    case Op::sign:
+      return a > 0 ? 1 : a < 0 ? -1 : 0;
+    case Op::logical_not:
+      return a == 0;
+    case Op::cast:
+      if (to == DType::bool_) return a != 0;
+      return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
+    case Op::add:
+      return a + b;
+    case Op::sub:
+      return a - b;
+    case Op::mul:
+      return a * b;
+    case Op::div:
+      return is_floating(to) ? a / b : b == 0 ? 0 : std::trunc(a / b);
+    case Op::pow:
+      return std::pow(a, b);
+    case Op::minimum:
+      return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
+    case Op::maximum:
+      return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
+    case Op::equal:
+      return a == b;
+    case Op::not_equal:
+      return a != b;
+    case Op::less:
+      return a < b;
+    case Op::less_equal:
+      return a <= b;
+    case Op::greater:
+      return a > b;
+    case Op::greater_equal:
+      return a >= b;
+    case Op::logical_and:
+      return a != 0 && b != 0;
+    case Op::logical_or:
+      return a != 0 || b != 0;
+    case Op::select:
+      return a != 0 ? b : c;
+    default:
+      return a;
+  }
+}
+
+/// Follows rounding through one fused unit: evaluates it in double on whole tensors, and with each number carries how
+/// far reductions in another order can move it. What no reduction enters is computed alike everywhere: 0.
+class OracleFused {
+ public:
+  struct Operand {
+    const WholeValue* value = nullptr;
+    double slack = 0;          ///< how far all elements may be off already
+    kernels::Strides strides;  ///< by dim of the iteration space
+  };
+
+  OracleFused(const Fused& fused, const Shape& space, std::vector<Operand> inputs, std::vector<double> uniforms)
+      : fused_(fused), space_(space), inputs_(std::move(inputs)), uniforms_(std::move(uniforms)) {
+    if (space_.empty()) space_.push_back(1);
+    for (Operand& input : inputs_)
+      if (input.strides.empty()) input.strides.push_back(0);
+  }
+
+  /// By output: how far each element may be off.
+  std::vector<std::vector<double>> run(std::vector<Operand> outputs) {
+    for (Operand& output : outputs)
+      if (output.strides.empty()) output.strides.push_back(0);
+    outputs_ = std::move(outputs);
+    for (const Operand& output : outputs_) {
+      const auto n = static_cast<std::size_t>(output.value->size());
+      allowed_.emplace_back(n, 0.0);
+      terms_.emplace_back(n, 0.0);
+    }
+    const std::size_t row_dim = space_.size() - 1;
+    Shape outer = space_;
+    outer[row_dim] = 1;
+    index_ = Shape(space_.size(), 0);
+    for (std::int64_t row = volume(outer); row > 0 && space_[row_dim] > 0; --row) {
+      run_row(space_[row_dim]);
+      for (std::size_t d = row_dim; d-- > 0;) {
+        if (++index_[d] < space_[d]) break;
+        index_[d] = 0;
+      }
+    }
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const Store& store = fused_.stores[o];
+      if (store.kind != StoreKind::accumulate || store.op != Op::sum || !is_floating(store.dtype)) continue;
+      const double n = static_cast<double>(volume(space_)) / std::max<double>(1, static_cast<double>(terms_[o].size()));
+      const double eps = rounding_of(computed_as(store.dtype));
+      for (std::size_t i = 0; i < terms_[o].size(); ++i)
+        allowed_[o][i] += order_factor(n) * eps * terms_[o][i] +
+                          rounding_of(store.dtype) * std::fabs((*outputs_[o].value)[static_cast<std::int64_t>(i)]);
+    }
+    return std::move(allowed_);
+  }
+
+ private:
+  struct Number {
+    double value = 0, off = 0;
+  };
+  const Fused& fused_;
+  Shape space_;
+  std::vector<Operand> inputs_, outputs_;
+  std::vector<double> uniforms_;
+  Shape index_;
+  std::vector<std::vector<double>> allowed_, terms_;
+  Number numbers_[Fused::max_instrs];
+
+  std::int64_t place(const Operand& operand) const {
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d < space_.size(); ++d) at += index_[d] * operand.strides[d];
+    return at;
+  }
+
+  void run_row(std::int64_t extent) {
+    const std::size_t row_dim = space_.size() - 1;
+    index_[row_dim] = 0;
+    at_level(0, 0, false);
+    double sizes[Fused::max_instrs], off[Fused::max_instrs], sums[Fused::max_instrs];
+    for (int pass = 0; pass < fused_.phases; ++pass) {
+      const auto reduced_here = [&](const Instr& i) { return i.kind == InstrKind::reduce && i.phase == pass + 1; };
+      for (int i = 0; i < fused_.instr_count; ++i) {
+        sizes[i] = off[i] = 0;
+        sums[i] = fused_.instrs[i].op == Op::max ? -INFINITY : fused_.instrs[i].op == Op::min ? INFINITY : 0;
+      }
+      for (index_[row_dim] = 0; index_[row_dim] < extent; ++index_[row_dim]) {
+        at_level(0, pass, true);
+        for (int i = 0; i < fused_.instr_count; ++i) {
+          const Instr& instr = fused_.instrs[i];
+          if (!reduced_here(instr)) continue;
+          const Number& term = numbers_[instr.a];
+          if (instr.op == Op::sum) {
+            sums[i] += term.value;
+            sizes[i] += std::fabs(term.value);
+            off[i] += term.off;
+          } else {
+            if (std::isnan(term.value) || (instr.op == Op::max ? term.value > sums[i] : term.value < sums[i]))
+              sums[i] = term.value;
+            off[i] = std::max(off[i], term.off);
+          }
+        }
+        if (pass + 1 == fused_.phases) store_elements();
+      }
+      index_[row_dim] = 0;
+      for (int i = 0; i < fused_.instr_count; ++i) {
+        const Instr& instr = fused_.instrs[i];
+        if (!reduced_here(instr)) continue;
+        numbers_[i] = {sums[i], off[i]};
+        if (instr.op == Op::sum && is_floating(instr.dtype))
+          numbers_[i].off +=
+              order_factor(static_cast<double>(extent)) * rounding_of(computed_as(instr.dtype)) * sizes[i];
+      }
+      at_level(pass + 1, pass + 1, false);
+    }
+    store_rows(extent);
+  }
+
+  /// Evaluates what exists from pass `first` to `last` on: at the element, or once a row.
+  void at_level(int first, int last, bool element) {
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      const Instr& instr = fused_.instrs[i];
+      if ((instr.level == Level::element) != element || instr.phase < first || instr.phase > last) continue;
+      if (instr.kind == InstrKind::reduce) continue;
+      numbers_[i] = evaluate(instr);
+    }
+  }
+  Number evaluate(const Instr& instr) const {
+    if (instr.kind == InstrKind::load) {
+      const Operand& from = inputs_[instr.a];
+      return {(*from.value)[place(from)], from.slack};
+    }
+    if (instr.kind == InstrKind::uniform) return {uniforms_[instr.a], 0};
+    if (instr.kind == InstrKind::index)
+      return {static_cast<double>(index_[std::min<std::size_t>(instr.a, index_.size() - 1)]), 0};
+    const std::uint8_t from[] = {instr.a, instr.b, instr.c};
+    const int arity = row_of(instr.op).arity == any_arity ? 3 : std::min<int>(row_of(instr.op).arity, 3);
+    double x[3]{};
+    double off = 0;
+    for (int k = 0; k < arity; ++k) x[k] = numbers_[from[k]].value;
+    const DType type = fused_.instrs[instr.a].dtype;
+    Number made{apply_number(instr.op, instr.dtype, type, x[0], x[1], x[2]), 0};
+    bool moved = false;
+    for (int k = 0; k < arity; ++k) {
+      off = numbers_[from[k]].off;
+      if (off == 0) continue;
+      moved = true;
+      double most = 0;
+      for (const double shifted : {x[k] + off, x[k] - off}) {
+        double y[] = {x[0], x[1], x[2]};
+        y[k] = shifted;
+        const double other = apply_number(instr.op, instr.dtype, type, y[0], y[1], y[2]);
+        if (other == made.value || (std::isnan(other) && std::isnan(made.value))) continue;
+        const double distance = std::fabs(other - made.value);
+        most = std::isnan(distance) ? INFINITY : std::max(most, distance);
+      }
+      made.off += most;
+    }
+    if (moved) made.off += rounding_of(instr.dtype) * std::fabs(made.value);
+    return made;
+  }
+
+  void store_elements() {
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const Store& store = fused_.stores[o];
+      if (store.kind == StoreKind::row) continue;
+      const Instr& from = fused_.instrs[store.instr];
+      if (store.kind == StoreKind::accumulate && from.level != Level::element && !store.along_row) continue;
+      put(o, numbers_[store.instr]);
+    }
+  }
+  void store_rows(std::int64_t) {
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const Store& store = fused_.stores[o];
+      const bool once =
+          store.kind == StoreKind::row || (store.kind == StoreKind::accumulate &&
+                                           fused_.instrs[store.instr].level != Level::element && !store.along_row);
+      if (once) put(o, numbers_[store.instr]);
+    }
+  }
+  void put(std::size_t o, const Number& number) {
+    const Store& store = fused_.stores[o];
+    const auto at = static_cast<std::size_t>(place(outputs_[o]));
+    if (store.kind == StoreKind::accumulate) {
+      allowed_[o][at] = store.op == Op::sum ? allowed_[o][at] + number.off : std::max(allowed_[o][at], number.off);
+      terms_[o][at] += std::fabs(number.value);
+    } else {
+      allowed_[o][at] = number.off > 0 ? number.off + rounding_of(store.dtype) * std::fabs(number.value) : 0;
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/oracle_tolerance.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_TOLERANCE_HPP
+#define TESSERA_RUNTIME_ORACLE_TOLERANCE_HPP
+
+namespace tessera::runtime {
+
+/// A tensor that a unit read or made, as it is on one device, and how far off its elements may be.
+struct OracleOperand {
+  const WholeValue* value = nullptr;  ///< null: a host scalar, or unknown
+  double number = 0;                  ///< of a host scalar
+  double slack = 0;
+};
+
+/// How far rounding can take the results of a unit from those of one device, whose operands are the same but for their
+/// slack. Empty: not at all.
+using Allowed = std::vector<double>;
+
+namespace detail {
+
+inline std::vector<double> squares_over(const OracleOperand& operand, const std::int8_t* labels,
+                                        const std::int64_t* extents, std::uint32_t kept, kernels::Strides& strides,
+                                        int out_rank, const std::int8_t* out) {
+  // Norms by the labels that the result has; the others are summed, and count as often as they repeat.
+  Shape own = operand.value == nullptr ? Shape{} : operand.value->shape;
+  std::int64_t step[32]{};
+  std::int64_t count = 1;
+  double repeats = 1;
+  bool seen[32]{};
+  kernels::Strides to(own.size(), 0);
+  for (std::size_t d = own.size(); d-- > 0;) {
+    const int label = labels[d];
+    seen[label] = true;
+    if ((kept >> label & 1u) != 0) {
+      if (own[d] > 1) to[d] = step[label] = count;
+      count *= own[d];
+    } else if (own[d] != 0) {
+      repeats *= static_cast<double>(extents[label]) / static_cast<double>(own[d]);
+    }
+  }
+  for (int label = 0; label < 32; ++label)
+    if (!seen[label] && extents[label] > 1 && (kept >> label & 1u) == 0) repeats *= static_cast<double>(extents[label]);
+  strides = kernels::Strides(static_cast<std::size_t>(out_rank), 0);
+  for (int d = 0; d < out_rank; ++d) strides[static_cast<std::size_t>(d)] = step[static_cast<int>(out[d])];
+  std::vector<double> norms(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)), 0);
+  if (operand.value == nullptr) {
+    norms[0] = operand.number * operand.number;
+  } else {
+    const kernels::Strides from = kernels::contiguous_strides(own);
+    walk(own, from, to, to, [&](std::int64_t at, std::int64_t norm, std::int64_t) {
+      const double x = (*operand.value)[at];
+      norms[static_cast<std::size_t>(norm)] += x * x;
+    });
+  }
+  for (double& norm : norms) norm = std::sqrt(norm * repeats);
+  return norms;
+}
+
+}  // namespace detail
+
+/// Of a product: the sizes of the terms of one element add up to no more than the norms of its row and its column
+/// multiplied (Cauchy and Schwarz).
+inline Allowed contraction_allowed(const Node& einsum, const OracleOperand& a, const OracleOperand& b,
+                                   const OracleOperand* addend, const WholeValue& result) {
+  const EinsumLabels labels = EinsumLabels::of(einsum);
+  std::int64_t extents[32]{};
+  std::uint32_t kept = 0;
+  for (const auto& [operand, own] : {std::pair(&a, labels.a), std::pair(&b, labels.b)})
+    for (std::size_t d = 0; operand->value != nullptr && d < operand->value->shape.size(); ++d)
+      extents[own[d]] = std::max(extents[own[d]], operand->value->shape[d]);
+  const int rank = static_cast<int>(result.shape.size());
+  for (int d = 0; d < rank; ++d) kept |= 1u << labels.out[d];
+  double terms = 1;
+  for (int label = 0; label < 32; ++label)
+    if (extents[label] > 0 && (kept >> label & 1u) == 0) terms *= static_cast<double>(extents[label]);
+  const double eps = rounding_of(computed_as(result.dtype));
+  if (eps == 0) return {};
+  kernels::Strides at_a, at_b;
+  const std::vector<double> rows = detail::squares_over(a, labels.a, extents, kept, at_a, rank, labels.out);
+  const std::vector<double> columns = detail::squares_over(b, labels.b, extents, kept, at_b, rank, labels.out);
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  std::size_t i = 0;
+  const double root = std::sqrt(terms);
+  walk(result.shape, at_a, at_b, at_b, [&](std::int64_t r, std::int64_t c, std::int64_t) {
+    const double x = rows[static_cast<std::size_t>(r)], y = columns[static_cast<std::size_t>(c)];
+    double size = x * y, off = a.slack * root * y + b.slack * root * x;
+    if (addend != nullptr) {
+      size += addend->value != nullptr ? std::fabs((*addend->value)[static_cast<std::int64_t>(i)])
+                                       : std::fabs(addend->number);
+      off += addend->slack;
+    }
+    allowed[i] = order_factor(terms) * eps * size + off +
+                 rounding_of(result.dtype) * std::fabs(result[static_cast<std::int64_t>(i)]);
+    ++i;
+  });
+  return allowed;
+}
+
+/// Of rows added into a table.
+inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& index, const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  if (rows.value == nullptr || index.value == nullptr || result.shape.empty() || result.size() == 0) return allowed;
+  std::vector<double> count(static_cast<std::size_t>(result.shape[0]), 0);
+  const std::int64_t n = index.value->size(), inner = result.size() / result.shape[0];
+  const double eps = rounding_of(computed_as(result.dtype));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto row = static_cast<std::int64_t>((*index.value)[i]);
+    if (row < 0 || row >= result.shape[0]) continue;
+    ++count[static_cast<std::size_t>(row)];
+    for (std::int64_t k = 0; k < inner; ++k)
+      allowed[static_cast<std::size_t>(row * inner + k)] += std::fabs((*rows.value)[i * inner + k]);
+  }
+  for (std::int64_t row = 0; row < result.shape[0]; ++row)
+    for (std::int64_t k = 0; k < inner; ++k) {
+      double& own = allowed[static_cast<std::size_t>(row * inner + k)];
+      const double terms = count[static_cast<std::size_t>(row)];
+      own = terms == 0 ? 0
+                       : order_factor(terms) * eps * own + terms * rows.slack +
+                             rounding_of(result.dtype) * std::fabs(result[row * inner + k]);
+    }
+  return allowed;
+}
+
+/// Of attention: `operands` as the node lists them (q, k, v, ...), all of them tensors but the scale, which is last.
+inline Allowed attention_allowed(const Node& node, const std::vector<OracleOperand>& operands,
+                                 const WholeValue& result) {
+  struct Size {
+    double norm = 0, most = 0;  // of the longest row along the last dim; of the largest element
+  };
+  const auto size_of_rows = [](const OracleOperand& x) {
+    Size size;
+    if (x.value == nullptr || x.value->size() == 0) return size;
+    const std::int64_t width = x.value->shape[x.value->shape.size() - 1];
+    for (std::int64_t i = 0; i < x.value->size(); i += width) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < width; ++k) {
+        const double v = std::fabs((*x.value)[i + k]);
+        sum += v * v;
+        size.most = std::max(size.most, v);
+      }
+      size.norm = std::max(size.norm, std::sqrt(sum));
+    }
+    return size;
+  };
+  const Size q = size_of_rows(operands[0]), k = size_of_rows(operands[1]);
+  const double scale = std::fabs(operands.back().number), score = scale * q.norm * k.norm;
+  const double width = static_cast<double>(operands[0].value->shape[3]),
+               keys = static_cast<double>(operands[1].value->shape[1]),
+               queries = static_cast<double>(operands[0].value->shape[1]);
+  const double eps = rounding_of(operands[0].value->dtype), own = rounding_of(result.dtype);
+  // How far the logarithm of a weight may be off: its score, the exponential, the sum that it is divided by.
+  const double weight = eps * (order_factor(width) * score + 2 * (1 + score) + order_factor(keys));
+  double most = 0;
+  if (node.op == Op::attention_lse) {
+    most = weight;
+  } else {
+    const Size v = size_of_rows(operands[2]);
+    most = 2 * weight * v.most;
+    if (node.op == Op::attention_grad) {
+      const Size g = size_of_rows(operands[5]);
+      const double slope = g.norm * v.norm * (4 * weight + 4 * eps * order_factor(std::max(width, keys)));
+      const AttentionForm form = AttentionForm::of_node(node);
+      const double sums = 2 * eps * order_factor(queries);
+      most = form.of == 0   ? scale * k.most * slope
+             : form.of == 1 ? queries * scale * q.most * (slope + sums * g.norm * v.norm)
+                            : queries * g.most * (2 * weight + sums);
+    }
+  }
+  Allowed allowed(static_cast<std::size_t>(result.size()), most);
+  for (std::int64_t i = 0; i < result.size(); ++i) allowed[static_cast<std::size_t>(i)] += own * std::fabs(result[i]);
+  return allowed;
+}
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/oracle_run.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_RUN_HPP
+#define TESSERA_RUNTIME_ORACLE_RUN_HPP
+
+namespace tessera::runtime {
+
+/// The values of a program on one device: of each graph, for each time it ran, by node.
+class OracleValues {
+ public:
+  explicit OracleValues(const Plan& plan) : plan_(plan), by_graph_(plan.graphs.size()) {}
+
+  int graph_of(const FrameLayout& layout) const { return static_cast<int>(&layout.plan() - plan_.graphs.data()); }
+  /// A new run of a graph.
+  void enter(int graph, int nodes) { by_graph_[at(graph)].emplace_back(at(nodes)); }
+  WholeValue* find(int graph, int visit, int node) {
+    auto& visits = by_graph_[at(graph)];
+    return visit < 0 || at(visit) >= visits.size() ? nullptr : &visits[at(visit)][at(node)];
+  }
+  int last_visit(int graph) const { return static_cast<int>(by_graph_[at(graph)].size()) - 1; }
+
+ private:
+  const Plan& plan_;
+  std::vector<std::vector<std::vector<WholeValue>>> by_graph_;
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+};
+
+/// Calls f(v) for a value and all views of it, or for all arguments and theirs when v is -1.
+template <class F> void for_each_view(const GraphPlan& plan, int v, F&& f) {
+  std::vector<std::uint8_t> reached(plan.values.size(), 0);
+  for (std::size_t i = 0; i < plan.values.size(); ++i) {
+    const PlanValue& value = plan.values[i];
+    reached[i] = v >= 0 ? static_cast<int>(i) == v : value.role == ValueRole::argument;
+    if (value.role == ValueRole::view) reached[i] |= reached[static_cast<std::size_t>(value.view_of)];
+    if (reached[i]) f(static_cast<int>(i));
+  }
+}
+
+/// Keeps what a program makes on one device.
+class OracleRecorder final : public StepObserver {
+ public:
+  OracleRecorder(const CompiledProgram& compiled, OracleValues& values) : compiled_(compiled), values_(values) {}
+
+  void entered(const FrameLayout& layout, Frame& frame) override {
+    const int g = values_.graph_of(layout);
+    values_.enter(g, compiled_.program.graphs[g].size);
+    record(layout, frame, -1);
+  }
+  void ran(const FrameLayout& layout, Frame& frame, const RanSteps& steps) override {
+    for (int s = steps.first; s < steps.first + steps.count; ++s)
+      for (const std::int32_t v : layout.plan().steps[static_cast<std::size_t>(s)].outputs)
+        if (v >= 0 && steps.stored) record(layout, frame, v);
+  }
+
+ private:
+  const CompiledProgram& compiled_;
+  OracleValues& values_;
+
+  void record(const FrameLayout& layout, const Frame& frame, int root) {
+    const int g = values_.graph_of(layout);
+    for_each_view(layout.plan(), root, [&](int v) {
+      if (layout.value(v).role == ValueRole::host) return;
+      WholeValue& own = *values_.find(g, values_.last_visit(g), layout.value(v).node);
+      if (!own.known || root >= 0) gather_whole(layout, frame, v, own);
+    });
+  }
+};
+
+/// Compares what a program makes on its mesh with what it made on one device, and puts that in its place.
+class OracleComparer final : public StepObserver {
+ public:
+  std::vector<OracleDifference> differences;
+  std::int64_t compared = 0, unknown = 0;
+
+  /// `before` sees each step first: a test spoils values there.
+  OracleComparer(const CompiledProgram& compiled, const Plan& plan, OracleValues& values, StepObserver* before)
+      : compiled_(compiled), plan_(plan), values_(values), before_(before), state_(plan.graphs.size()) {}
+
+  void entered(const FrameLayout& layout, Frame& frame) override {
+    if (before_ != nullptr) before_->entered(layout, frame);
+    State& state = state_[static_cast<std::size_t>(graph_of(layout))];
+    ++state.visit;
+    const auto nodes = static_cast<std::size_t>(graph(layout).size);
+    state.allowed.assign(nodes, {});
+    state.slack.assign(nodes, 0);
+    for_each_view(layout.plan(), -1, [&](int v) {
+      if (layout.value(v).role == ValueRole::view) compare(layout, frame, v, {}, nullptr);
+    });
+  }
+  void ran(const FrameLayout& layout, Frame& frame, const RanSteps& ran) override {
+    if (before_ != nullptr) before_->ran(layout, frame, ran);
+    for (int s = ran.first; s < ran.first + ran.count; ++s) {
+      const PlanStep& step = layout.plan().steps[static_cast<std::size_t>(s)];
+      const bool together = s > ran.first;
+      if (step.kind == StepKind::compute) find_allowed(layout, frame, step, together);
+      for (const std::int32_t v : step.outputs) {
+        if (v < 0) continue;
+        const int node = layout.value(v).node;
+        if (ran.stored) compare(layout, frame, v, allowed_of(layout, step, node), &step);
+      }
+    }
+    if (!ran.stored) return;
+    for (int s = ran.first; s < ran.first + ran.count; ++s)
+      for (const std::int32_t v : layout.plan().steps[static_cast<std::size_t>(s)].outputs) {
+        if (v < 0) continue;
+        put_in_place(layout, frame, v);
+        for_each_view(layout.plan(), v, [&](int view) {
+          if (view != v) compare(layout, frame, view, {}, nullptr);
+        });
+      }
+  }
+
+ private:
+  struct State {
+    int visit = -1;
+    std::vector<Allowed> allowed;  // by node: of what the unit that makes it makes
+    std::vector<double> slack;     // by node: how far a partial value, which is left as it is, may be off
+  };
+  const CompiledProgram& compiled_;
+  const Plan& plan_;
+  OracleValues& values_;
+  StepObserver* before_;
+  std::vector<State> state_;
+
+  int graph_of(const FrameLayout& layout) const { return static_cast<int>(&layout.plan() - plan_.graphs.data()); }
+  const GraphView& graph(const FrameLayout& layout) const { return compiled_.program.graphs[graph_of(layout)]; }
+  State& state_of(const FrameLayout& layout) { return state_[static_cast<std::size_t>(graph_of(layout))]; }
+  const WholeValue* known(const FrameLayout& layout, int node) {
+    const int g = graph_of(layout);
+    const WholeValue* const found = values_.find(g, state_[static_cast<std::size_t>(g)].visit, node);
+    return found == nullptr || !found->known ? nullptr : found;
+  }
+
+  /// What a step may make of a node: of a reshard, what the unit before it may.
+  Allowed allowed_of(const FrameLayout& layout, const PlanStep& step, int node) {
+    State& state = state_of(layout);
+    if (step.kind == StepKind::compute) return state.allowed[static_cast<std::size_t>(node)];
+    if (step.kind == StepKind::repeat || layout.value(step.inputs[0]).sharding.unreduced == 0) return {};
+    Allowed allowed = state.allowed[static_cast<std::size_t>(node)];
+    const double slack = state.slack[static_cast<std::size_t>(node)];
+    const WholeValue* const whole = known(layout, node);
+    if (allowed.empty() && whole != nullptr) allowed.assign(static_cast<std::size_t>(whole->size()), slack);
+    for (double& own : allowed) own = std::max(own, slack);
+    return allowed;
+  }
+
+  void find_allowed(const FrameLayout& layout, const Frame& frame, const PlanStep& step, bool together) {
+    const GraphView& own_graph = graph(layout);
+    const UnitsView& units = compiled_.units[graph_of(layout)];
+    const int u = step.unit;
+    const Unit& unit = units[u];
+    State& state = state_of(layout);
+    std::vector<OracleOperand> inputs;
+    bool exact = true;
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int node = units.input(u, i).node, v = step.inputs[static_cast<std::size_t>(i)];
+      OracleOperand operand{known(layout, node), 0, 0};
+      if (v >= 0 && layout.value(v).sharding.unreduced != 0)
+        operand.slack = state.slack[static_cast<std::size_t>(node)];
+      if (together)
+        for (const double off : state.allowed[static_cast<std::size_t>(node)])
+          operand.slack = std::max(operand.slack, off);
+      exact = exact && operand.slack == 0;
+      inputs.push_back(operand);
+    }
+    const auto number = [&](int node) { return frame.numbers[static_cast<std::size_t>(node)]; };
+    if (unit.kind == UnitKind::fused) return find_fused(layout, frame, step, inputs, exact);
+    for (int o = 0; o < unit.output_count; ++o) {
+      const int node = units.output(u, o).node;
+      Allowed& allowed = state.allowed[static_cast<std::size_t>(node)];
+      allowed.clear();
+      const WholeValue* const result = known(layout, node);
+      if (result == nullptr) continue;
+      if (unit.kind == UnitKind::contraction) {
+        OracleOperand operands[2], addend;
+        for (int k = 0; k < 2; ++k) operands[k].number = number(own_graph.operand(unit.space, k));
+        for (int i = 0; i < unit.input_count; ++i)
+          (units.input(u, i).operand < 0 ? addend : operands[units.input(u, i).operand]) =
+              inputs[static_cast<std::size_t>(i)];
+        allowed = contraction_allowed(own_graph[unit.space], operands[0], operands[1],
+                                      unit.addend >= 0 ? &addend : nullptr, *result);
+      } else if (unit.kind == UnitKind::attention) {
+        const Node& made = own_graph[node];
+        std::vector<OracleOperand> operands;
+        for (int i = 0; i < made.arity; ++i) {
+          const int operand = own_graph.operand(node, i);
+          operands.push_back({operand < 0 ? nullptr : known(layout, operand), operand < 0 ? 0.0 : number(operand), 0});
+        }
+        allowed = attention_allowed(made, operands, *result);
+      } else if (unit.kind == UnitKind::indexed && own_graph[node].op == Op::scatter) {
+        allowed = scatter_allowed(inputs[0], inputs[1], *result);
+      } else if (!exact) {
+        double slack = 0;
+        for (const OracleOperand& input : inputs) slack = std::max(slack, input.slack);
+        allowed.assign(static_cast<std::size_t>(result->size()), slack);
+      }
+    }
+  }
+
+  void find_fused(const FrameLayout& layout, const Frame& frame, const PlanStep& step,
+                  const std::vector<OracleOperand>& inputs, bool exact) {
+    const UnitsView& units = compiled_.units[graph_of(layout)];
+    const int u = step.unit;
+    const Unit& unit = units[u];
+    const Fused& kernel = compiled_.kernels[unit.kernel];
+    State& state = state_of(layout);
+    bool sums = false;
+    for (int s = 0; s < kernel.store_count; ++s)
+      sums = sums || (kernel.stores[s].kind == StoreKind::accumulate && kernel.stores[s].op == Op::sum);
+    for (int i = 0; i < kernel.instr_count; ++i)
+      sums = sums || (kernel.instrs[i].kind == InstrKind::reduce && kernel.instrs[i].op == Op::sum);
+    for (int o = 0; o < unit.output_count; ++o)
+      state.allowed[static_cast<std::size_t>(units.output(u, o).node)].clear();
+    if (exact && !sums) return;
+    const Shape& space = layout.plan().shapes[static_cast<std::size_t>(unit.space)];
+    const auto operand = [&](const UnitOperand& of, const WholeValue* value, double slack) {
+      OracleFused::Operand made{value, slack, kernels::Strides(space.size(), 0)};
+      const kernels::Strides strides = kernels::contiguous_strides(value->shape);
+      for (std::size_t d = 0; d < space.size(); ++d) {
+        const int dim = of.dim_at[d];
+        if (dim >= 0 && value->shape[static_cast<std::size_t>(dim)] > 1)
+          made.strides[d] = strides[static_cast<std::size_t>(dim)];
+      }
+      return made;
+    };
+    std::vector<OracleFused::Operand> from, to;
+    for (int i = 0; i < unit.input_count; ++i) {
+      if (inputs[static_cast<std::size_t>(i)].value == nullptr) return;
+      from.push_back(operand(units.input(u, i), inputs[static_cast<std::size_t>(i)].value,
+                             inputs[static_cast<std::size_t>(i)].slack));
+    }
+    for (int o = 0; o < unit.output_count; ++o) {
+      const WholeValue* const value = known(layout, units.output(u, o).node);
+      if (value == nullptr) return;
+      to.push_back(operand(units.output(u, o), value, 0));
+    }
+    std::vector<double> uniforms;
+    for (int k = 0; k < unit.uniform_count; ++k)
+      uniforms.push_back(frame.numbers[static_cast<std::size_t>(units.members[unit.first_uniform + k])]);
+    std::vector<Allowed> allowed = OracleFused(kernel, space, std::move(from), std::move(uniforms)).run(std::move(to));
+    for (int o = 0; o < unit.output_count; ++o)
+      state.allowed[static_cast<std::size_t>(units.output(u, o).node)] =
+          std::move(allowed[static_cast<std::size_t>(o)]);
+  }
+
+  static bool apart(double a, double b, double allowed) {
+    if (a == b || (std::isnan(a) && std::isnan(b))) return false;
+    return !(std::fabs(a - b) <= allowed);
+  }
+
+  void compare(const FrameLayout& layout, const Frame& frame, int v, Allowed allowed, const PlanStep* step) {
+    const PlanValue& value = layout.value(v);
+    if (value.role == ValueRole::host) return;
+    const WholeValue* const whole = known(layout, value.node);
+    if (whole == nullptr) {
+      ++unknown;
+      return;
+    }
+    ++compared;
+    OracleDifference found;
+    found.elements = whole->size();
+    double largest = -1;
+    Shape extent = value.shape;
+    const auto note = [&](std::int64_t index, double got, double off, int device) {
+      const double want = (*whole)[index];
+      if (!apart(got, want, off)) return;
+      OracleElement element{{}, device, got, want, off};
+      for (std::size_t d = extent.size(); d-- > 0; index /= extent[d]) element.index.insert(0, index % extent[d]);
+      ++found.count;
+      const auto earlier = [&] {
+        for (std::size_t d = 0; d < extent.size(); ++d)
+          if (element.index[d] != found.first.index[d]) return element.index[d] < found.first.index[d];
+        return false;
+      };
+      if (found.count == 1 || earlier()) found.first = element;
+      const double distance = std::isnan(got - want) ? INFINITY : std::fabs(got - want);
+      if (distance > largest) {
+        largest = distance;
+        found.largest = element;
+      }
+    };
+    const ValueLayout& own = layout[v];
+    if (value.sharding.unreduced != 0) {
+      std::vector<double> sum, sizes;
+      gather_parts(layout, frame, v, sum, sizes);
+      State& state = state_of(layout);
+      double& slack = state.slack[static_cast<std::size_t>(value.node)];
+      if (step == nullptr) {  // a view has what its root may be off
+        const int root = layout.value(value.view_of).node;
+        slack = state.slack[static_cast<std::size_t>(root)];
+        allowed.assign(sum.size(), slack);
+      } else {
+        slack = 0;
+        allowed.resize(sum.size(), 0);
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          allowed[i] += 2 * rounding_of(value.dtype) * sizes[i];
+          slack = std::max(slack, allowed[i]);
+        }
+      }
+      for (std::size_t i = 0; i < sum.size(); ++i) note(static_cast<std::int64_t>(i), sum[i], allowed[i], -1);
+    } else {
+      const kernels::Strides strides = kernels::contiguous_strides(value.shape);
+      for (int s = 0; s < own.shards(); ++s) {
+        const Box& box = own.boxes[static_cast<std::size_t>(s)];
+        if (box.empty()) continue;
+        const int device = layout.mesh().device_at(own.grid.coordinates(s % own.grid.count()));
+        const std::int64_t begin = offset_of(box, strides);
+        walk(extents(box), own.strides[static_cast<std::size_t>(s)], strides, strides,
+             [&](std::int64_t from, std::int64_t to, std::int64_t) {
+               const char* const at = frame.at(own, s) + from * own.element;
+               const std::int64_t index = begin + to;
+               if (std::memcmp(at, whole->bytes.data() + index * own.element, static_cast<std::size_t>(own.element)) ==
+                   0)
+                 return;
+               note(index, read_number(value.dtype, at), allowed.empty() ? 0 : allowed[static_cast<std::size_t>(index)],
+                    device);
+             });
+      }
+    }
+    if (found.count == 0) return;
+    const Node& node = graph(layout)[value.node];
+    found.what = concat_text(row_of(node.op).name, " ", shape_text(value.dtype, value.shape),
+                             text(value.sharding, layout.mesh()));
+    if (frame.layer >= 0) found.what += concat_text(", layer ", frame.layer);
+    found.source = node.source.line != 0 || step == nullptr ? node.source : step->source;
+    if (step != nullptr && step->kind == StepKind::reshard) describe(layout, *step, found);
+    differences.push_back(std::move(found));
+  }
+  static void describe(const FrameLayout& layout, const PlanStep& step, OracleDifference& found) {
+    for (const CollectiveInfo& collective : step.collectives) {
+      found.after += concat_text(found.after.empty() ? "" : ", ", name_of(collective.kind), " over ");
+      const char* separator = "";
+      for (int axis = 0; axis < layout.mesh().rank(); ++axis) {
+        if (!(collective.axes >> axis & 1u)) continue;
+        found.after += concat_text(separator, layout.mesh().axis_name(axis).view());
+        separator = ",";
+      }
+    }
+    found.after += concat_text(found.after.empty() ? "" : " ", "from ",
+                               tessera::text(layout.value(step.inputs[0]).sharding, layout.mesh()));
+  }
+
+  void put_in_place(const FrameLayout& layout, Frame& frame, int v) {
+    const PlanValue& value = layout.value(v);
+    if (value.sharding.unreduced != 0 || value.role == ValueRole::host) return;
+    const int g = graph_of(layout);
+    WholeValue* const whole = values_.find(g, state_[static_cast<std::size_t>(g)].visit, value.node);
+    if (whole != nullptr && whole->known) copy_whole(layout, frame, v, *whole, true);
+  }
+};
+
+/// The tensors of arguments on a mesh of one device.
+inline std::vector<Leaf> on_one_device(std::span<const Leaf> leaves, const Mesh& one) {
+  std::vector<Leaf> made;
+  for (const Leaf& leaf : leaves) {
+    Leaf copy = leaf;
+    for (StoragePtr& layer : copy.layers) {
+      const TensorStorage& from = *layer;
+      StoragePtr whole(
+          new TensorStorage(one, from.dtype(), from.shape(), replicated(static_cast<int>(from.shape().size()))));
+      const kernels::Strides strides = kernels::contiguous_strides(from.shape());
+      const auto element = static_cast<std::int64_t>(size_of(from.dtype()));
+      for (int s = 0; s < from.shard_count(); ++s) {
+        if (from.box(s).empty()) continue;
+        const Shape extent = extents(from.box(s));
+        kernels::strided_copy(static_cast<char*>(whole->data(0)) + offset_of(from.box(s), strides) * element, strides,
+                              from.data(s), kernels::contiguous_strides(extent), extent,
+                              static_cast<std::size_t>(element));
+      }
+      layer = whole;
+    }
+    made.push_back(std::move(copy));
+  }
+  return made;
+}
+
+/// What a run with an oracle found.
+struct OracleRun {
+  std::vector<Leaf> results;
+  std::vector<OracleDifference> differences;
+  std::int64_t compared = 0;
+  std::int64_t unknown = 0;  ///< values that one device has no counterpart of
+};
+
+/// Runs a program on one device, then on its mesh, and compares.
+inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> arguments,
+                                 StepObserver* before = nullptr) {
+  const CompiledProgram& compiled = executable.compiled();
+  AxisTable axes = executable.plan().mesh.axes();
+  for (auto& axis : axes) axis.size = 1;
+  const Mesh one(axes);
+  std::vector<ArgumentInfo> infos;
+  for (const Leaf& leaf : arguments) {
+    ArgumentInfo info;
+    info.number = leaf.number;
+    if (!leaf.is_number) {
+      info.shape = leaf.layers.front()->shape();
+      if (leaf.stacked) info.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
+      info.sharding = replicated(static_cast<int>(info.shape.size()));
+    }
+    infos.push_back(info);
+  }
+  Executable alone(compiled,
+                   make_plan(compiled.program, compiled.units, one, infos.data(), static_cast<int>(infos.size())));
+  OracleValues values(alone.plan());
+  {
+    const tessera::detail::Uncounted uncounted;
+    OracleRecorder recorder(compiled, values);
+    const std::vector<Leaf> copies = on_one_device(arguments, one);
+    alone.run(copies, &recorder);
+  }
+  OracleComparer comparer(compiled, executable.plan(), values, before);
+  OracleRun made;
+  made.results = executable.run(arguments, &comparer);
+  made.differences = std::move(comparer.differences);
+  made.compared = comparer.compared;
+  made.unknown = comparer.unknown;
+  return made;
+}
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/tensor/oracle.hpp
+
+#ifndef TESSERA_TENSOR_ORACLE_HPP
+#define TESSERA_TENSOR_ORACLE_HPP
+
+namespace tessera {
+
+namespace detail {
+inline std::vector<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  runtime::OracleRun run = runtime::run_with_oracle(executable, arguments);
+  add_differences(run.compared, std::move(run.differences));
+  return std::move(run.results);
+}
+}  // namespace detail
+
+/// While it lives, each program that this thread runs runs twice, on one device and on its mesh, and what each step
+/// makes is compared. So is what local_map makes of a function. Scopes nest; the innermost counts. The macro
+/// TESSERA_ORACLE, defined for all units, does the same for a whole program.
+///
+/// Every value is compared before the next step, which then starts from the one device's. So a difference is reported
+/// where it arises, and results are those of one device. Tolerances: docs/spmd.md.
+/// Errors, of what runs inside: `oracle` for the first value that differs, unless differences are kept. Arguments that
+/// were moved in are then gone.
+/// Memory: all values of the program on one device.
+class OracleScope {
+ public:
+  enum class On : std::uint8_t { difference_throws, difference_is_kept };
+
+  explicit OracleScope(On on = On::difference_throws) : outer_(detail::OracleSink::innermost()) {
+    sink_.throws = on == On::difference_throws;
+    sink_.run = &detail::run_compared;
+    detail::OracleSink::innermost() = &sink_;
+  }
+  OracleScope(const OracleScope&) = delete;
+  OracleScope& operator=(const OracleScope&) = delete;
+  ~OracleScope() { detail::OracleSink::innermost() = outer_; }
+
+  /// What differed, in the order in which it was made.
+  const std::vector<OracleDifference>& differences() const { return sink_.differences; }
+  /// How many values were compared: those of a body once a layer.
+  std::int64_t compared() const { return sink_.compared; }
+
+ private:
+  detail::OracleSink sink_;
+  detail::OracleSink* outer_;
+};
+
+}  // namespace tessera
 
 #endif
 
@@ -25505,11 +26711,23 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
                                                   static_cast<int>(arguments.size()), options)));
 }
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
-  return executable.run(arguments);
+#ifdef TESSERA_ORACLE
+  return run_compared(executable, arguments);
+#else
+  const OracleSink* const oracle = OracleSink::innermost();
+  return oracle == nullptr ? executable.run(arguments) : oracle->run(executable, arguments);
+#endif
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const double* numbers) {
-  return executable.run_plain(tensors, numbers);
+  if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
+  std::vector<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    leaves[i].is_number = tensors[i] == nullptr;
+    leaves[i].number = numbers[i];
+    if (tensors[i] != nullptr) leaves[i].layers.emplace_back(tensors[i]);
+  }
+  return run_executable(executable, leaves)[0].layers[0];
 }
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 #endif

@@ -1,12 +1,21 @@
 #ifndef TESSERA_PARALLEL_LOCAL_MAP_HPP
 #define TESSERA_PARALLEL_LOCAL_MAP_HPP
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <source_location>
 #include <tuple>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <tessera/parallel/dtensor.hpp>
+#include <tessera/runtime/oracle.hpp>
+#include <tessera/runtime/oracle_rounding.hpp>
 
 namespace tessera {
 
@@ -16,14 +25,78 @@ template <std::size_t N> struct LocalMapInputs {
   bool redistribute = false;  ///< bring operands to these placements; false: those that differ are an error
 };
 
+/// Placements of a result, with the line that says so.
+struct OutPlacements {
+  Placements placements;
+  Source source;
+  OutPlacements(const Placements& own, std::source_location at = std::source_location::current())
+      : placements(own), source(Source::from(at)) {}
+  OutPlacements(std::initializer_list<Placement> own, std::source_location at = std::source_location::current())
+      : placements(own), source(Source::from(at)) {}
+};
+
+namespace detail {
+
+/// Compares what a function made of the arrays of each device with what it makes of whole tensors. Nothing is known of
+/// the function, so it may sum all elements of its largest operand: rounding may move results by that many steps of the
+/// largest of them.
+template <class T, int Rank>
+void compare_local_map(const DTensor<T, Rank>& made, const LocalArray<T, Rank>& whole, std::int64_t largest,
+                       Source source) {
+  OracleDifference found;
+  found.what = concat_text("local_map ", made.text());
+  found.source = source;
+  found.elements = volume(whole.shape);
+  if (!(made.shape() == whole.shape))
+    fail(errc::oracle, "[oracle] values differ: ", found.what, source.line == 0 ? "" : " at ", source.text(),
+         ": on one device it is ", shape_text(dtype_v<T>, whole.shape));
+  double most = 0, distance = -1;
+  for (const T& x : whole.values())
+    if (std::isfinite(static_cast<double>(x))) most = std::max(most, std::fabs(static_cast<double>(x)));
+  const double allowed = runtime::order_factor(static_cast<double>(largest)) * runtime::rounding_of(dtype_v<T>) * most;
+  const auto compare = [&](const Box& box, const T* values, int device) {
+    const Shape extent = extents(box);
+    for (std::int64_t i = 0; i < volume(extent); ++i) {
+      OracleElement element{box.begin, device, static_cast<double>(values[i]), 0, allowed};
+      std::int64_t at = 0, left = i;
+      for (std::size_t d = extent.size(); d-- > 0; left /= extent[d]) element.index[d] += left % extent[d];
+      for (std::size_t d = 0; d < extent.size(); ++d) at = at * whole.shape[d] + element.index[d];
+      element.one_device = static_cast<double>(whole.data[at]);
+      const double a = element.sharded, b = element.one_device;
+      if (a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= allowed) continue;
+      if (++found.count == 1) found.first = element;
+      const double apart = std::isnan(a - b) ? INFINITY : std::fabs(a - b);
+      if (apart > distance) found.largest = element;
+      distance = std::max(distance, apart);
+    }
+  };
+  if (partial_axes(made.placements()) != 0) {
+    const std::vector<T> values = full_values(made);
+    compare(Box{Shape(whole.shape.size(), 0), whole.shape}, values.data(), -1);
+  } else {
+    found.elements = 0;
+    for (int device = 0; device < made.mesh().size(); ++device) {
+      const Box box = placed_box(made.shape(), made.placements(), made.mesh(), made.mesh().coordinates_of(device));
+      found.elements += volume(extents(box));
+      compare(box, made.local()[device].data, device);
+    }
+  }
+  std::vector<OracleDifference> differences;
+  if (found.count > 0) differences.push_back(std::move(found));
+  add_differences(1, std::move(differences));
+}
+
+}  // namespace detail
+
 /// A function of the arrays of one device, run on each device of a mesh: f(array...) gives a LocalArray, and the
 /// results are a tensor of these placements, which are believed. The mesh is that of the first operand. Errors:
-/// `mesh_mismatch`; `structure` for an operand of other placements than `inputs` says; those of from_local.
+/// `mesh_mismatch`; `structure` for an operand of other placements than `inputs` says; those of from_local; `oracle` in
+/// an OracleScope, when f makes something else of whole operands on one device.
 /// Communication: none but that of bringing operands to their placements, where that is asked for.
 ///
 ///     auto y = ts::local_map([](const auto& a) { return a; }, {ts::Shard(0)}, {{{{ts::Shard(0)}}}}, x);
 template <class F, std::size_t N, class... T, int... Rank>
-auto local_map(F&& f, const Placements& out, const LocalMapInputs<N>& inputs, const DTensor<T, Rank>&... xs) {
+auto local_map(F&& f, const OutPlacements& out, const LocalMapInputs<N>& inputs, const DTensor<T, Rank>&... xs) {
   static_assert(N == sizeof...(xs), "tessera: local_map takes placements for each operand");
   using Result = std::remove_cvref_t<decltype(f(xs.local()[0]...))>;
   const Mesh* mesh = nullptr;
@@ -45,7 +118,19 @@ auto local_map(F&& f, const Placements& out, const LocalMapInputs<N>& inputs, co
   const std::tuple<DTensor<T, Rank>...> placed{place(xs)...};
   const LocalTensor<typename Result::element, Result::rank> made(
       *mesh, [&](int device) { return std::apply([&](const auto&... x) { return f(x.local()[device]...); }, placed); });
-  return from_local(made, out);
+  auto result = from_local(made, out.placements);
+  if (detail::oracle_is_on()) {
+    const detail::Uncounted uncounted;
+    std::int64_t largest = 1;
+    const auto whole = [&](const auto& x) {
+      largest = std::max(largest, volume(x.shape()));
+      return redistribute(x, Placements(static_cast<std::size_t>(mesh->rank()), Replicate())).local()[0];
+    };
+    const std::tuple<LocalArray<T, Rank>...> wholes =
+        std::apply([&](const auto&... x) { return std::tuple<LocalArray<T, Rank>...>{whole(x)...}; }, placed);
+    detail::compare_local_map(result, std::apply(f, wholes), largest, out.source);
+  }
+  return result;
 }
 
 }  // namespace tessera

@@ -158,6 +158,20 @@ class CommunicationScope {
   }
 };
 
+namespace detail {
+/// What runs while it lives is counted nowhere, and no limit holds for it.
+class Uncounted {
+ public:
+  Uncounted() : scope_(CommunicationScope::innermost()) { CommunicationScope::innermost() = nullptr; }
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+  ~Uncounted() { CommunicationScope::innermost() = scope_; }
+
+ private:
+  CommunicationScope* scope_;
+};
+}  // namespace detail
+
 }  // namespace tessera
 
 #endif

@@ -75,10 +75,11 @@ class Executable {
   }
 
   const Plan& plan() const { return plan_; }
+  const CompiledProgram& compiled() const { return compiled_; }
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
 
   /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
-  std::vector<Leaf> run(std::span<const Leaf> arguments) {
+  std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     const std::lock_guard lock(mutex_);
     Frame& frame = ready_frame();
@@ -91,6 +92,7 @@ class Executable {
       point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
     std::vector<Leaf> results(plan_.main().outputs.size());
     for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
+    frame.observer = observer;
     run_steps(frame);
     for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
     return results;
@@ -108,6 +110,7 @@ class Executable {
     StoragePtr result(new TensorStorage(results_[0]));
     const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
     point(frame, {0, 0, own.first, own.grid.count()}, *result);
+    frame.observer = nullptr;
     run_steps(frame);
     return result;
   }
@@ -202,14 +205,15 @@ class Executable {
     const Growable<PlanStep>& steps = layout.plan().steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
       const PlanStep& step = steps[s];
+      RanSteps ran{static_cast<int>(s)};
       if (step.kind == StepKind::reshard) {
-        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce));
+        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce), ran);
         continue;
       }
       const Unit& unit = units[step.unit];
       const StepContext context{layout, graph, units, step};
       if (unit.kind == UnitKind::fused) {
-        made.add(fused_step(context));
+        made.add(fused_step(context), ran);
         continue;
       }
       std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
@@ -218,14 +222,19 @@ class Executable {
         std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
         if (next->works_on_boxes()) {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
-          if (prepared->attach(epilogue)) ++s;
+          if (prepared->attach(epilogue)) {
+            ran.count = 2;
+            ++s;
+          }
         }
       } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
                  prepared->attach_sum(layout, steps[s + 1])) {
-        made.add(std::move(prepared));
+        ran.stored = false;
+        made.add(std::move(prepared), ran);
         prepared = std::make_unique<TakenReshardStep>(layout, steps[++s]);
+        ran = {static_cast<int>(s)};
       }
-      made.add(std::move(prepared));
+      made.add(std::move(prepared), ran);
     }
   }
 

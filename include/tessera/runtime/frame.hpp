@@ -12,6 +12,7 @@
 #include <tessera/ops/layout_rows.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/runtime/buffer.hpp>
+#include <tessera/runtime/step_observer.hpp>
 
 namespace tessera::runtime {
 
@@ -39,6 +40,7 @@ struct Frame {
   char* scratch = nullptr;  ///< of the running step alone
   Frame* frames = nullptr;  ///< of all graphs of the program
   int layer = -1;           ///< that the body of a repeat runs for
+  StepObserver* observer = nullptr;
 
   template <class T = char> T* at(const ValueLayout& layout, int shard) const {
     return reinterpret_cast<T*>(pointers[static_cast<std::size_t>(layout.first + shard)]);

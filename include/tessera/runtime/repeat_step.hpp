@@ -116,6 +116,7 @@ inline void RepeatStep::run(Frame& frame) const {
   const FrameLayout& layout = body_.layout();
   const GraphPlan& plan = layout.plan();
   inner.scratch = frame.scratch;
+  inner.observer = frame.observer;
   inner.arena = frame.arena + outer_.plan().body_offset;
   layout.place_intermediates(inner);
   for (const Number& number : numbers_) {

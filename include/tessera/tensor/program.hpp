@@ -21,6 +21,7 @@
 #include <tessera/runtime/layout_step.hpp>
 #include <tessera/runtime/random_step.hpp>
 #include <tessera/runtime/repeat_step.hpp>
+#include <tessera/tensor/oracle.hpp>
 
 namespace tessera {
 
@@ -127,11 +128,23 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
                                                   static_cast<int>(arguments.size()), options)));
 }
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
-  return executable.run(arguments);
+#ifdef TESSERA_ORACLE
+  return run_compared(executable, arguments);
+#else
+  const OracleSink* const oracle = OracleSink::innermost();
+  return oracle == nullptr ? executable.run(arguments) : oracle->run(executable, arguments);
+#endif
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const double* numbers) {
-  return executable.run_plain(tensors, numbers);
+  if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
+  std::vector<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    leaves[i].is_number = tensors[i] == nullptr;
+    leaves[i].number = numbers[i];
+    if (tensors[i] != nullptr) leaves[i].layers.emplace_back(tensors[i]);
+  }
+  return run_executable(executable, leaves)[0].layers[0];
 }
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 #endif

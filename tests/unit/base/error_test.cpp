@@ -27,5 +27,6 @@ TEST(ErrorTest, IsARuntimeError) { EXPECT_THROW(tessera::fail(errc::file, "[file
 static_assert(static_cast<int>(errc::capacity) == 1 && static_cast<int>(errc::spec_rank) == 5);
 static_assert(static_cast<int>(errc::dim_range) == 10 && static_cast<int>(errc::policy) == 15);
 static_assert(static_cast<int>(errc::unsupported) == 20 && static_cast<int>(errc::annotation) == 21);
+static_assert(static_cast<int>(errc::oracle) == 22);
 
 }  // namespace

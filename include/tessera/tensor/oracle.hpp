@@ -1,0 +1,55 @@
+#ifndef TESSERA_TENSOR_ORACLE_HPP
+#define TESSERA_TENSOR_ORACLE_HPP
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/runtime/oracle.hpp>
+#include <tessera/runtime/oracle_run.hpp>
+
+namespace tessera {
+
+namespace detail {
+inline std::vector<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  runtime::OracleRun run = runtime::run_with_oracle(executable, arguments);
+  add_differences(run.compared, std::move(run.differences));
+  return std::move(run.results);
+}
+}  // namespace detail
+
+/// While it lives, each program that this thread runs runs twice, on one device and on its mesh, and what each step
+/// makes is compared. So is what local_map makes of a function. Scopes nest; the innermost counts. The macro
+/// TESSERA_ORACLE, defined for all units, does the same for a whole program.
+///
+/// Every value is compared before the next step, which then starts from the one device's. So a difference is reported
+/// where it arises, and results are those of one device. Tolerances: docs/spmd.md.
+/// Errors, of what runs inside: `oracle` for the first value that differs, unless differences are kept. Arguments that
+/// were moved in are then gone.
+/// Memory: all values of the program on one device.
+class OracleScope {
+ public:
+  enum class On : std::uint8_t { difference_throws, difference_is_kept };
+
+  explicit OracleScope(On on = On::difference_throws) : outer_(detail::OracleSink::innermost()) {
+    sink_.throws = on == On::difference_throws;
+    sink_.run = &detail::run_compared;
+    detail::OracleSink::innermost() = &sink_;
+  }
+  OracleScope(const OracleScope&) = delete;
+  OracleScope& operator=(const OracleScope&) = delete;
+  ~OracleScope() { detail::OracleSink::innermost() = outer_; }
+
+  /// What differed, in the order in which it was made.
+  const std::vector<OracleDifference>& differences() const { return sink_.differences; }
+  /// How many values were compared: those of a body once a layer.
+  std::int64_t compared() const { return sink_.compared; }
+
+ private:
+  detail::OracleSink sink_;
+  detail::OracleSink* outer_;
+};
+
+}  // namespace tessera
+
+#endif

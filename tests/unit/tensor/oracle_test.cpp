@@ -1,0 +1,281 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/graph/stack.hpp>
+#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/parallel/local_map.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/oracle.hpp>
+
+namespace ts = tessera;
+namespace rt = tessera::runtime;
+
+namespace {
+
+// Every dim is uneven on it.
+constexpr ts::Mesh mesh({{"data", 3}, {"model", 2}});
+
+struct Block {
+  ts::ShardedTensor<float, 2> w;
+  constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, w)) + x; }
+};
+struct Net {
+  ts::Stack<Block> blocks;
+  ts::ShardedTensor<float, 2> out;
+  constexpr auto operator()(const auto& x) const { return ts::softmax(ts::matmul(blocks(x), out)); }
+};
+constexpr auto step = [](const auto& net, const auto& x, const auto& target) {
+  auto [loss, gradient] = ts::value_and_grad(
+      [](const auto& n, const auto& in, const auto& t) { return ts::mse(n(in), t); })(net, x, target);
+  return std::tuple(loss, gradient, net.out - gradient.out * 0.1);
+};
+
+ts::ShardedTensor<float, 2> tensor(std::int64_t rows, std::int64_t columns, const ts::PartitionSpec& spec, int seed) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < rows * columns; ++i)
+    values.push_back(std::sin(static_cast<float>(seed) + 1.7f * static_cast<float>(i)) / 2);
+  return ts::shard(values, {rows, columns}, mesh, spec);
+}
+Net net() {
+  Net made;
+  for (int l = 0; l < 2; ++l) made.blocks.layers().push_back({tensor(7, 7, {ts::none, "model"}, l)});
+  made.out = tensor(7, 5, {"model"}, 9);
+  return made;
+}
+const auto input = [] { return tensor(8, 7, {"data"}, 3); };
+const auto target = [] { return tensor(8, 5, {"data"}, 5); };
+
+struct Program {
+  std::vector<ts::Leaf> leaves;
+  rt::Executable& executable;
+  static Program make() {
+    ts::detail::CollectLeaves collect;
+    const Net n = net();
+    ts::for_each_leaf(n, collect);
+    for (const auto& x : {input(), target()}) {
+      collect.cursor = collect.leaves.size();
+      collect.leaf(x);
+    }
+    using Traced =
+        ts::Traced<std::remove_cvref_t<decltype(step)>, Net, ts::ShardedTensor<float, 2>, ts::ShardedTensor<float, 2>>;
+    auto& executable = ts::detail::executable_for<Traced>(collect.leaves);
+    return {std::move(collect.leaves), executable};
+  }
+  rt::OracleRun run(rt::StepObserver* fault = nullptr) {
+    const std::vector<ts::Leaf> held = leaves;
+    return rt::run_with_oracle(executable, held, fault);
+  }
+};
+
+/// Spoils one element of one shard of the n-th value that is made; n counts through all layers.
+class Fault final : public rt::StepObserver {
+ public:
+  int left;
+  float to;  ///< NaN, or what is added in units of the largest element
+  ts::Shape index;
+  ts::DType dtype = ts::DType::f32;
+  int device = -2, layer = -1;
+  bool hit = false, partial = false;
+
+  Fault(int n, float value) : left(n), to(value) {}
+  void ran(const rt::FrameLayout& layout, rt::Frame& frame, const rt::RanSteps& steps) override {
+    if (!steps.stored) return;
+    for (int s = steps.first; s < steps.first + steps.count; ++s)
+      for (const std::int32_t v : layout.plan().steps[static_cast<std::size_t>(s)].outputs)
+        if (v >= 0 && left-- == 0) spoil(layout, frame, v);
+  }
+
+ private:
+  void spoil(const rt::FrameLayout& layout, rt::Frame& frame, int v) {
+    const rt::ValueLayout& own = layout[v];
+    dtype = layout.value(v).dtype;
+    if (dtype != ts::DType::f32) return;
+    float largest = 0;
+    for (int s = 0; s < own.shards(); ++s) {
+      const ts::Box& box = own.boxes[static_cast<std::size_t>(s)];
+      if (box.empty() || !layout.holds(v, own.grid.coordinates(s % own.grid.count()))) continue;
+      rt::walk(ts::extents(box), own.strides[static_cast<std::size_t>(s)], own.strides[static_cast<std::size_t>(s)],
+               own.strides[static_cast<std::size_t>(s)], [&](std::int64_t i, std::int64_t, std::int64_t) {
+                 largest = std::max(largest, std::fabs(*(frame.at<float>(own, s) + i)));
+               });
+    }
+    for (int s = own.shards(); s-- > 0;) {  // the last element of the last shard that has any
+      const ts::Box& box = own.boxes[static_cast<std::size_t>(s)];
+      if (box.empty() || !layout.holds(v, own.grid.coordinates(s % own.grid.count()))) continue;
+      index = box.end;
+      std::int64_t at = 0;
+      for (std::size_t d = 0; d < index.size(); ++d) {
+        --index[d];
+        at += (index[d] - box.begin[d]) * own.strides[static_cast<std::size_t>(s)][d];
+      }
+      float& value = *(frame.at<float>(own, s) + at);
+      value = std::isnan(to) ? to : value + to * std::max(largest, 1e-3f);
+      partial = layout.value(v).sharding.unreduced != 0;
+      device = partial ? -1 : layout.mesh().device_at(own.grid.coordinates(s % own.grid.count()));
+      layer = frame.layer;
+      hit = true;
+      return;
+    }
+  }
+};
+
+}  // namespace
+
+TEST(oracle, nothing_differs_but_by_rounding) {
+  const rt::OracleRun run = Program::make().run();
+  EXPECT_GE(run.compared, 30);
+  EXPECT_EQ(run.unknown, 0);
+  for (const ts::OracleDifference& found : run.differences) ADD_FAILURE() << found.text();
+}
+
+// Whatever a step leaves wrong, in whichever layer, is the first thing reported, with its place.
+TEST(oracle, every_fault_is_found_where_it_arises) {
+  Program program = Program::make();
+  int faults = 0;
+  for (const float size : {1e-4f, std::numeric_limits<float>::quiet_NaN()})
+    for (int n = 0;; ++n) {
+      Fault fault(n, size);
+      const rt::OracleRun run = program.run(&fault);
+      if (fault.left >= 0) break;
+      if (!fault.hit) continue;
+      ++faults;
+      ASSERT_FALSE(run.differences.empty()) << n;
+      const ts::OracleDifference& found = run.differences[0];
+      EXPECT_EQ(found.first.index, fault.index) << found.text();
+      EXPECT_EQ(found.first.device, fault.device) << found.text();
+      EXPECT_EQ(found.largest.index, fault.index) << found.text();
+      EXPECT_EQ(found.what.find(ts::concat_text("layer ", fault.layer)) != std::string::npos, fault.layer >= 0)
+          << found.text();
+      EXPECT_GT(found.source.line, 0u) << found.text();
+      // What follows starts from the right value; a partial value stays as it is.
+      if (!fault.partial) {
+        EXPECT_EQ(run.differences.size(), 1u) << found.text() << run.differences.back().text();
+      }
+    }
+  EXPECT_GT(faults, 40);
+}
+
+TEST(oracle, what_no_sum_enters_is_compared_to_the_bit) {
+  constexpr auto f = [](const auto& x) { return ts::gelu(x) * 3.0; };
+  ts::detail::CollectLeaves collect;
+  const auto x = input();
+  collect.leaf(x);
+  auto& executable =
+      ts::detail::executable_for<ts::Traced<std::remove_cvref_t<decltype(f)>, ts::ShardedTensor<float, 2>>>(
+          collect.leaves);
+  Fault fault(0, 1e-7f);
+  EXPECT_EQ(rt::run_with_oracle(executable, collect.leaves, &fault).differences.size(), 1u);
+  EXPECT_TRUE(rt::run_with_oracle(executable, collect.leaves).differences.empty());
+}
+
+TEST(oracle, calls_in_a_scope_are_compared_and_may_give_their_arguments_up) {
+  constexpr auto program = ts::compile(step);
+  auto [loss, gradient, out] = program(net(), input(), target());
+  std::string sent;
+  {
+    ts::CommunicationScope apart;
+    program(net(), input(), target());
+    sent = apart.text();
+  }
+  ts::OracleScope oracle;
+  ts::CommunicationScope counted;
+  auto [loss_again, gradient_again, out_again] = program(net(), input(), target());
+  EXPECT_GE(oracle.compared(), 30);
+  EXPECT_TRUE(oracle.differences().empty());
+  EXPECT_EQ(counted.text(), sent);  // what runs on one device is not counted
+  EXPECT_NEAR(ts::to_host(loss)[0], ts::to_host(loss_again)[0], 1e-6);
+  const auto a = ts::to_host(out), b = ts::to_host(out_again);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+}
+
+TEST(oracle, expressions_and_calls_that_are_found_again_are_compared) {
+  constexpr auto twice = ts::compile([](auto x, ts::Scalar by) { return x * by; });
+  const auto x = input();
+  for (std::int64_t round = 1; round <= 3; ++round) {
+    ts::OracleScope oracle;
+    ts::ShardedTensor<float, 2> y = x + x * 2.0;
+    const auto z = twice(x, ts::Scalar(2.0));
+    EXPECT_EQ(oracle.compared(), 2);
+    EXPECT_EQ(ts::to_host(z)[1], 2 * ts::to_host(x)[1]);
+  }
+}
+
+namespace {
+
+using Array = ts::LocalArray<float, 2>;
+Array columns_summed(const Array& x) {
+  auto [made, out] = ts::LocalTensor<float, 2>::allocate({1, x.shape[1]});
+  for (std::int64_t j = 0; j < x.shape[1]; ++j) {
+    out[j] = 0;
+    for (std::int64_t i = 0; i < x.shape[0]; ++i) out[j] += x.data[i * x.shape[1] + j];
+  }
+  return made;
+}
+auto placed() { return ts::distribute_tensor(input(), {ts::Shard(0), ts::Shard(1)}); }
+template <class F> auto map(F f, const ts::OutPlacements& out) {
+  const auto x = placed();
+  return ts::local_map(f, out, ts::LocalMapInputs<1>{{x.placements()}}, x);
+}
+
+}  // namespace
+
+TEST(oracle, placements_of_local_map_are_not_believed) {
+  ts::OracleScope oracle(ts::OracleScope::On::difference_is_kept);
+  map(columns_summed, {ts::Partial(), ts::Shard(1)});
+  EXPECT_EQ(oracle.compared(), 1);
+  EXPECT_TRUE(oracle.differences().empty());
+  map(columns_summed, {ts::Replicate(), ts::Shard(1)});  // a part of the sum, taken for all of it
+  ASSERT_EQ(oracle.differences().size(), 1u);
+  const ts::OracleDifference& found = oracle.differences()[0];
+  EXPECT_EQ(found.what, "local_map f32[1,7] (R, S(1))");
+  EXPECT_EQ(found.source.line, static_cast<unsigned>(__LINE__ - 4));
+  EXPECT_EQ(found.elements, 21);  // three devices along data have a copy each
+  EXPECT_EQ(found.first.index, (ts::Shape{0, 0}));
+  EXPECT_EQ(found.first.device, 0);
+  // Columns of what columns are: another shape than on one device.
+  tessera_test::expect_error(
+      ts::errc::oracle,
+      [] {
+        map(columns_summed, {ts::Shard(0), ts::Shard(1)});
+      },
+      "on one device it is f32[1,7]");
+}
+
+TEST(oracle, functions_that_depend_on_the_device_differ) {
+  int device = 0;
+  const auto twice_on_one = [&](const Array& x) {
+    auto [made, out] = ts::LocalTensor<float, 2>::allocate(x.shape);
+    const float factor = device++ == 3 ? 2.0f : 1.0f;
+    for (std::int64_t i = 0; i < ts::volume(x.shape); ++i) out[i] = factor * x.data[i];
+    return made;
+  };
+  ts::OracleScope oracle(ts::OracleScope::On::difference_is_kept);
+  map(twice_on_one, {ts::Shard(0), ts::Shard(1)});
+  ASSERT_EQ(oracle.differences().size(), 1u);
+  EXPECT_EQ(oracle.differences()[0].first.device, 3);
+  EXPECT_EQ(oracle.differences()[0].first.index, (ts::Shape{3, 4}));
+  EXPECT_EQ(oracle.differences()[0].count, 9);
+  int calls = 0;
+  map(
+      [&](const Array& x) {
+        auto [made, out] = ts::LocalTensor<float, 2>::allocate(x.shape);
+        for (std::int64_t i = 0; i < ts::volume(x.shape); ++i) out[i] = calls == 5 && i == 1 ? NAN : x.data[i];
+        ++calls;
+        return made;
+      },
+      {ts::Shard(0), ts::Shard(1)});
+  ASSERT_EQ(oracle.differences().size(), 2u);
+  EXPECT_EQ(oracle.differences()[1].first.device, 5);
+  EXPECT_TRUE(std::isnan(oracle.differences()[1].first.sharded));
+  EXPECT_EQ(oracle.differences()[1].count, 1);
+}
