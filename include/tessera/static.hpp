@@ -14,6 +14,7 @@
 #include <tessera/mesh/sharding_string.hpp>
 #include <tessera/mesh/sub_mesh.hpp>
 #include <tessera/ops/ops.hpp>
+#include <tessera/ops/shard_map.hpp>
 #include <tessera/partition/explain.hpp>
 #include <tessera/partition/explicit_axes.hpp>
 #include <tessera/partition/frozen_plan.hpp>

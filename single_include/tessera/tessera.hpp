@@ -3130,13 +3130,15 @@ namespace tessera {
 /// Every operation a node can be. What is known of one stands in its row (ops/), found through `row_of`.
 enum class Op : std::uint8_t {
   // Sources.
-  argument,  ///< a tensor leaf of the program's arguments
-  dim,       ///< a ts::Dim leaf: a size known when the program is planned
-  scalar,    ///< a ts::Scalar leaf: a number known when the program runs
-  constant,  ///< a number
-  extent,    ///< the extent of one dim of the operand, known when the program is planned
-  iota,      ///< the index along one dim, shaped like the operand
-  random,    ///< counter-based random numbers on the global index, shaped like the operand
+  argument,   ///< a tensor leaf of the program's arguments
+  dim,        ///< a ts::Dim leaf: a size known when the program is planned
+  scalar,     ///< a ts::Scalar leaf: a number known when the program runs
+  constant,   ///< a number
+  extent,     ///< the extent of one dim of the operand, known when the program is planned
+  axis_size,  ///< the size of a mesh axis, known when the program is planned
+  arange,     ///< 0, 1, ... below the operand, a size
+  iota,       ///< the index along one dim, shaped like the operand
+  random,     ///< counter-based random numbers on the global index, shaped like the operand
   // Elementwise, one operand.
   neg,
   abs,
@@ -3181,6 +3183,7 @@ enum class Op : std::uint8_t {
   slice,      ///< a range of one dim
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
+  permute,    ///< slices of one dim in other places; zeros where none goes
   gather,     ///< rows of a table at integer indices: embedding lookup
   scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
@@ -3228,7 +3231,8 @@ struct Node {
 };
 
 /// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
-/// says.
+/// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
+/// lists: over others the value lies as it is found best.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.
@@ -3323,6 +3327,18 @@ constexpr Labels pack_dim(int dim) {
   Labels labels{};
   labels[0] = static_cast<std::int8_t>(dim);
   return labels;
+}
+
+/// The mesh axis that a size or a permutation is about: its name.
+constexpr Labels pack_axis(const Name& name) {
+  Labels labels{};
+  for (std::size_t i = 0; i <= Name::max_length; ++i) labels[i] = static_cast<std::int8_t>(name.text[i]);
+  return labels;
+}
+constexpr Name axis_of(const Node& node) {
+  Name name;
+  for (std::size_t i = 0; i <= Name::max_length; ++i) name.text[i] = static_cast<char>(node.labels[i]);
+  return name;
 }
 
 /// A repeat's operands are `carried` values, then `stacked` ones (a leading dim of one slice a layer), then invariants.
@@ -3649,10 +3665,13 @@ constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision p
   return a.make(made, {a.id, b.id});
 }
 
-/// `sizes[f]` is the node of factor f's size, -1 where it is inferred.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes) {
-  Node made{
-      .op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
+/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+  Node made{.op = Op::rearrange,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(out_rank),
+            .labels = factors.pack(),
+            .value = static_cast<double>(hidden)};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {
@@ -3867,6 +3886,8 @@ namespace tessera {
 struct SymTag {};
 struct TensorTag {};
 struct ExprTag {};
+/// A placeholder inside a shard_map: what one device of many holds.
+struct LocalTag : SymTag {};
 
 template <class T>
 concept SymOperand = std::is_base_of_v<SymTag, T>;
@@ -3874,6 +3895,9 @@ template <class T>
 concept StoredOperand = std::is_base_of_v<TensorTag, T>;
 template <class T>
 concept ExprOperand = std::is_base_of_v<ExprTag, T>;
+
+template <class T>
+concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 
 /// What has a static element type and rank.
 template <class T>
@@ -4124,6 +4148,11 @@ constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done.
     return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
 }
 
+namespace detail {
+/// An operation on values inside a shard_map. Defined where these are.
+template <class Tag, class... Operands> struct LocalCall;
+}  // namespace detail
+
 /// Most operations an expression of stored tensors may hold, counted as often as they are written.
 inline constexpr int max_expression_nodes = 64;
 
@@ -4131,7 +4160,9 @@ inline constexpr int max_expression_nodes = 64;
 /// static attributes, its result type and how it is emitted.
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
   using Result = typename Tag::template result<typed_of<Operands>...>;
-  if constexpr ((SymOperand<Operands> || ...)) {
+  if constexpr ((LocalOperand<Operands> || ...)) {
+    return detail::LocalCall<Tag, Operands...>::make(source, operands...);
+  } else if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
     context.source = source;
@@ -4383,7 +4414,7 @@ constexpr GradientRule gradient_of(Op op);
 /// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
 /// as a uniform.
 constexpr bool is_host_source(Op op) {
-  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent;
+  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
 }
 
 /// Marks the host scalars of a graph.
@@ -5413,12 +5444,145 @@ inline constexpr RowEntry indexed_rows[] = {
 
 #endif
 
+// ---- tessera/ops/source_rows.hpp
+
+#ifndef TESSERA_OPS_SOURCE_ROWS_HPP
+#define TESSERA_OPS_SOURCE_ROWS_HPP
+
+namespace tessera::rows {
+
+constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
+constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
+constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
+constexpr Shape alike_shape(const ShapeContext& c) {
+  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ");
+  return c.operand(0);
+}
+constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+}
+constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  for (int d = 0; d < graph[id].rank; ++d)
+    if (!graph[id].is_unit(d)) {
+      rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      rule.operands[0].dims[d] = rule.result.dims[d];
+    }
+}
+
+inline constexpr RowEntry source_rows[] = {
+    {Op::argument,
+     {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
+    {Op::dim, {.name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::scalar, {.name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::constant,
+     {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::extent,
+     {.name = "extent",
+      .kind = OpKind::source,
+      .arity = 1,
+      .shape = scalar_shape,
+      .sharding = no_factors,
+      .flops = 0,
+      .shape_only = 1}},
+    {Op::axis_size,
+     {.name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::arange,
+     {.name = "arange",
+      .kind = OpKind::index,
+      .arity = 1,
+      .shape = [](const ShapeContext& c) { return Shape{c.number(0)}; },
+      .sharding =
+          [](const GraphView&, int, FactorRule& rule) {
+            rule.operands.resize(1);
+            rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+          },
+      .flops = 0,
+      .shape_only = 1}},
+    {Op::iota,
+     {.name = "iota",
+      .kind = OpKind::index,
+      .arity = 1,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 0,
+      .shape_only = 1}},
+    // Operands: what to be shaped like, and the key.
+    {Op::random,
+     {.name = "random",
+      .kind = OpKind::random,
+      .arity = 2,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .flops = 20,
+      .shape_only = 1}},
+    {Op::constraint,
+     {.name = "constraint",
+      .kind = OpKind::constraint,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .gradient =
+          [](Gradient& r) {
+            Node made = r.node();
+            const auto layout = static_cast<CotangentLayout>(made.labels[0]);
+            if (layout == CotangentLayout::free) return r.add(0, r.g());
+            if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
+              made.value = made.labels[1];
+              made.labels[1] = static_cast<std::int8_t>(r.node().index());
+            }
+            r.add(0, r.y().make(made, {r.full_g().id}));
+          },
+      .flops = 0}},
+    // The second operand says how the result lies, and its elements are never read.
+    {Op::alike,
+     {.name = "alike",
+      .kind = OpKind::constraint,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = alike_shape,
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            like_sharding(graph, id, rule);
+            rule.operands[1] = rule.operands[0];
+            rule.operands[0] = {};  // it is brought to where the result is
+          },
+      .gradient = [](Gradient& r) { r.add(0, r.g()); },
+      .flops = 0,
+      .shape_only = 2}},
+};
+
+}  // namespace tessera::rows
+
+#endif
+
 // ---- tessera/ops/layout_rows.hpp
 
 #ifndef TESSERA_OPS_LAYOUT_ROWS_HPP
 #define TESSERA_OPS_LAYOUT_ROWS_HPP
 
 namespace tessera::rows {
+
+/// Of dims that are split by mesh axes, which is what shard_map does: throws not_divisible. `node.value` counts the
+/// leading dims that the user's code does not see.
+constexpr void fail_axis(const ShapeContext& c, int dim, int first, int last) {
+  std::string axes;
+  std::int64_t size = 1;
+  for (int f = first; f < last; ++f) {
+    if (!c.has(1 + f)) continue;
+    const Node& given = c.graph.operand_node(c.id, 1 + f);
+    if (given.op != Op::axis_size) return;
+    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(given).view(), "'");
+    size *= c.number(1 + f);
+  }
+  Shape shape = c.operand(0);
+  for (int lead = c.node().index(); lead > 0; --lead) shape.erase(0);
+  const std::string at = c.node().source.text();
+  fail(errc::not_divisible, "[shard_map] dim ", dim - c.node().index(), " of ", shape_text(c.node().dtype, shape),
+       c.node().index() > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)],
+       " does not divide by the ", size, " devices of axis ", axes, at.empty() ? "" : " at ", at);
+}
 
 /// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
 constexpr Shape factor_extents(const ShapeContext& c) {
@@ -5442,7 +5606,10 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
     if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
     if (inferred >= 0) {
-      if (extent % product != 0) fail_shapes(c, "a dim does not divide into the sizes it is split by");
+      if (extent % product != 0) {
+        fail_axis(c, factors.in_dim[first], first, last);
+        fail_shapes(c, "a dim does not divide into the sizes it is split by");
+      }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
       fail_shapes(c, "the sizes that a dim is split by don't multiply to its extent");
@@ -5576,6 +5743,36 @@ constexpr void concat_gradient(Gradient& r) {
   }
 }
 
+/// Operands of a permutation after the first: one number for a shift, or pairs of source and destination.
+constexpr Shape permute_shape(const ShapeContext& c) {
+  const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
+  for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
+    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a place is outside the dim", "ppermute");
+    for (int other = i + 2; other < c.node().arity; other += 2)
+      if (c.number(i) == c.number(other)) fail_shapes(c, "a place sends twice or receives twice", "ppermute");
+  }
+  return c.operand(0);
+}
+/// Which place a place receives from, -1: none. `number(i)` is operand i.
+template <class NumberAt>
+constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
+  if (node.arity == 2) return ((place - number(1)) % extent + extent) % extent;
+  for (int i = 1; i < node.arity; i += 2)
+    if (number(i + 1) == place) return number(i);
+  return -1;
+}
+constexpr void permute_gradient(Gradient& r) {
+  const Graph& graph = r.module().graph(r.x(0).graph);
+  const Value g = r.full_g();
+  Growable<std::int32_t> operands{g.id};
+  for (int i = 1; i < r.arity(); i += 2) {
+    operands.push_back(r.arity() == 2 ? -1 : graph.operand(r.id(), i + 1));
+    if (r.arity() > 2) operands.push_back(graph.operand(r.id(), i));
+  }
+  if (r.arity() == 2) operands[1] = (g.number(0, DType::i64) - r.x(1)).id;
+  r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
+}
+
 inline constexpr RowEntry layout_rows[] = {
     {Op::rearrange,
      {.name = "rearrange",
@@ -5616,6 +5813,15 @@ inline constexpr RowEntry layout_rows[] = {
       .shape = concat_shape,
       .sharding = along_dim_sharding,
       .gradient = concat_gradient,
+      .flops = 0}},
+    {Op::permute,
+     {.name = "ppermute",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::first,
+      .shape = permute_shape,
+      .sharding = like_sharding,
+      .gradient = permute_gradient,
       .flops = 0}},
 };
 
@@ -5703,105 +5909,6 @@ inline constexpr RowEntry reduction_rows[] = {
       .shape = reduction_shape,
       .sharding = reduction_sharding,
       .gradient = extreme_gradient}},
-};
-
-}  // namespace tessera::rows
-
-#endif
-
-// ---- tessera/ops/source_rows.hpp
-
-#ifndef TESSERA_OPS_SOURCE_ROWS_HPP
-#define TESSERA_OPS_SOURCE_ROWS_HPP
-
-namespace tessera::rows {
-
-constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
-constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
-constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
-constexpr Shape alike_shape(const ShapeContext& c) {
-  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ");
-  return c.operand(0);
-}
-constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-}
-constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-  for (int d = 0; d < graph[id].rank; ++d)
-    if (!graph[id].is_unit(d)) {
-      rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-      rule.operands[0].dims[d] = rule.result.dims[d];
-    }
-}
-
-inline constexpr RowEntry source_rows[] = {
-    {Op::argument,
-     {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
-    {Op::dim, {.name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::scalar, {.name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::constant,
-     {.name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
-    {Op::extent,
-     {.name = "extent",
-      .kind = OpKind::source,
-      .arity = 1,
-      .shape = scalar_shape,
-      .sharding = no_factors,
-      .flops = 0,
-      .shape_only = 1}},
-    {Op::iota,
-     {.name = "iota",
-      .kind = OpKind::index,
-      .arity = 1,
-      .shape = like_shape,
-      .sharding = like_sharding,
-      .flops = 0,
-      .shape_only = 1}},
-    // Operands: what to be shaped like, and the key.
-    {Op::random,
-     {.name = "random",
-      .kind = OpKind::random,
-      .arity = 2,
-      .shape = like_shape,
-      .sharding = like_sharding,
-      .flops = 20,
-      .shape_only = 1}},
-    {Op::constraint,
-     {.name = "constraint",
-      .kind = OpKind::constraint,
-      .arity = 1,
-      .linear = Linearity::first,
-      .shape = like_shape,
-      .sharding = like_sharding,
-      .gradient =
-          [](Gradient& r) {
-            Node made = r.node();
-            const auto layout = static_cast<CotangentLayout>(made.labels[0]);
-            if (layout == CotangentLayout::free) return r.add(0, r.g());
-            if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
-              made.value = made.labels[1];
-              made.labels[1] = static_cast<std::int8_t>(r.node().index());
-            }
-            r.add(0, r.y().make(made, {r.full_g().id}));
-          },
-      .flops = 0}},
-    // The second operand says how the result lies, and its elements are never read.
-    {Op::alike,
-     {.name = "alike",
-      .kind = OpKind::constraint,
-      .arity = 2,
-      .linear = Linearity::first,
-      .shape = alike_shape,
-      .sharding =
-          [](const GraphView& graph, int id, FactorRule& rule) {
-            like_sharding(graph, id, rule);
-            rule.operands[1] = rule.operands[0];
-            rule.operands[0] = {};  // it is brought to where the result is
-          },
-      .gradient = [](Gradient& r) { r.add(0, r.g()); },
-      .flops = 0,
-      .shape_only = 2}},
 };
 
 }  // namespace tessera::rows
@@ -8898,7 +9005,8 @@ struct RearrangeText {
 
 /// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in
 /// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
-constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes) {
+constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
+                          int hidden = 0) {
   const int lead = x.rank() - rank_in;
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
@@ -8925,7 +9033,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     made.order[at] = static_cast<std::int8_t>(f);
     made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
   }
-  return build::rearrange(x, rank_out + lead, made, ids);
+  return build::rearrange(x, rank_out + lead, made, ids, hidden);
 }
 
 constexpr void require_unit(Value x, int dim, const char* message) {
@@ -11400,6 +11508,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::source:
       if (node.op == Op::constant) return number_text(node.value);
       if (node.op == Op::extent) return std::to_string(dim_of(node));
+      if (node.op == Op::axis_size) return std::string(axis_of(node).view());
       return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
     case OpKind::reduction: {
       const Reduced reduced = Reduced::of(node);
@@ -12120,6 +12229,8 @@ class GraphVerifier {
         return check_source(id);
       case OpKind::index:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
+        if (node.op == Op::arange)
+          return is_size(id, 0) && node.rank == 1 && node.unit == 0 ? Rule{} : "as many numbers as the operand says";
         return build::same_static_shape(node, x(id, 0)) ? Rule{} : "the result has the shape of the operand";
       case OpKind::random:
         if (x(id, 1).rank != 0) return "a key is a number";
@@ -12155,7 +12266,8 @@ class GraphVerifier {
                  ? "an argument is one of the program's"
                  : Rule{};
     if (node.rank != 0) return "a number has rank 0";
-    if ((node.op == Op::dim || node.op == Op::extent) && node.dtype != DType::i64) return "a size is a 64-bit integer";
+    if ((node.op == Op::dim || node.op == Op::extent || node.op == Op::axis_size) && node.dtype != DType::i64)
+      return "a size is a 64-bit integer";
     if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank))
       return "the dim is one of the operand's";
     return {};
@@ -12262,6 +12374,11 @@ class GraphVerifier {
         return "only the extent of one dim changes";
     }
     if (joins) return {};
+    if (node.op == Op::permute) {
+      for (int i = 1; i < node.arity; ++i)
+        if (!is_size(id, i)) return "places are numbers";
+      return node.unit == x(id, 0).unit ? Rule{} : "the result has the type of the operand";
+    }
     if (!is_size(id, 1)) return "a start is a number";
     if (node.op == Op::slice) return is_size(id, 2) ? Rule{} : "a size is a number";
     return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{}
@@ -12623,6 +12740,946 @@ constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = H
 #define TESSERA_OPS_OPS_HPP
 
 // Every operation.
+
+#endif
+
+// ---- tessera/ops/shard_map_text.hpp
+
+#ifndef TESSERA_OPS_SHARD_MAP_TEXT_HPP
+#define TESSERA_OPS_SHARD_MAP_TEXT_HPP
+
+namespace tessera::detail {
+
+/// One spec of a shard_map: the axes of each dim, as indices into the list of its axes.
+struct LocalSpec {
+  std::int8_t rank = 0;
+  std::int8_t count[max_rank]{};
+  std::int8_t axes[max_rank][max_axes_per_dim]{};
+  unsigned mask = 0;  ///< one bit an axis
+
+  constexpr PartitionSpec resolved(const Name* names) const {
+    PartitionSpec spec;
+    for (int d = 0; d < rank; ++d) {
+      SpecEntry entry;
+      for (int i = 0; i < count[d]; ++i) entry.axes.push_back(names[axes[d][i]]);
+      spec.entries.push_back(entry);
+    }
+    return spec;
+  }
+};
+
+/// "{data,-}, {(x,y)} -> {data,x}; y" at compile time: specs of the arguments, specs of the results, and axes that the
+/// function uses but no spec names.
+struct ShardMapText {
+  static constexpr int max_specs = 12, max_names = 8;
+  LocalSpec in[max_specs], out[max_specs];
+  int ins = 0, outs = 0, axis_count = 0;
+  Name axes[max_names];
+  bool valid = false, twice = false;
+
+ private:  // first: clang evaluates the constructor only with the definition of what it calls in view
+  constexpr bool add(std::string_view name, LocalSpec& spec, int dim) {
+    if (!is_axis_name(name) || name.size() > Name::max_length) return false;
+    int axis = find(name);
+    if (axis < 0) {
+      if (axis_count == max_names) return false;
+      axis = axis_count++;
+      axes[axis] = Name(name);
+    }
+    if (dim < 0) return true;
+    if (spec.count[dim] == max_axes_per_dim) return false;
+    twice = twice || (spec.mask >> axis & 1u) != 0;
+    spec.mask |= 1u << axis;
+    spec.axes[dim][static_cast<int>(spec.count[dim]++)] = static_cast<std::int8_t>(axis);
+    return true;
+  }
+  constexpr bool read_spec(TextReader& reader, LocalSpec& spec) {
+    if (!reader.take("{")) return false;
+    if (reader.take("}")) return true;
+    do {
+      if (spec.rank == max_rank) return false;
+      const int dim = spec.rank++;
+      if (reader.take("(")) {
+        do
+          if (!add(reader.take_name(), spec, dim)) return false;
+        while (reader.take(","));
+        if (!reader.take(")")) return false;
+      } else if (const std::string_view name = reader.take_name(); name != "-" && !add(name, spec, dim)) {
+        return false;
+      }
+    } while (reader.take(","));
+    return reader.take("}");
+  }
+  constexpr bool read_list(TextReader& reader, LocalSpec* specs, int& count) {
+    do
+      if (count == max_specs || !read_spec(reader, specs[count++])) return false;
+    while (reader.take(","));
+    return true;
+  }
+
+ public:
+  constexpr explicit ShardMapText(std::string_view text) {
+    const std::size_t arrow = text.find("->");
+    if (arrow == std::string_view::npos) return;
+    TextReader left{text.substr(0, arrow)}, right{text.substr(arrow + 2)};
+    if (!read_list(left, in, ins) || !left.done() || !read_list(right, out, outs)) return;
+    LocalSpec more;
+    if (right.take(";")) {
+      do
+        if (!add(right.take_name(), more, -1)) return;
+      while (right.take(","));
+    }
+    valid = right.done();
+  }
+
+  /// The index of an axis; -1 for one that the text does not name.
+  constexpr int find(std::string_view name) const {
+    for (int i = 0; i < axis_count; ++i)
+      if (axes[i].view() == name) return i;
+    return -1;
+  }
+};
+
+/// What one shard_map is known by: the type that the types of its values share.
+template <FixedString Text> struct ShardMapRegion {
+  static constexpr ShardMapText text{Text.view()};
+  static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
+                            "each tensor, then one for each result; axes that no spec names follow after a ';'");
+  static_assert(!text.twice, "tessera: a spec of shard_map names an axis twice");
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/local_value.hpp
+
+#ifndef TESSERA_OPS_LOCAL_VALUE_HPP
+#define TESSERA_OPS_LOCAL_VALUE_HPP
+
+namespace tessera::detail {
+
+/// A value of a shard_map: leading dims, one for each axis in `varying`, and the `rank` dims of one device.
+struct LocalValue {
+  Value value{};
+  unsigned varying = 0;
+  int rank = 0;
+};
+
+[[noreturn]] inline void fail_local_rank() {
+  fail(errc::capacity, "[shard_map] rank: a local value has at most 8 dims, the axes that it varies over included");
+}
+
+/// Where the leading dim of an axis stands.
+constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
+
+/// Axes whose leading dim extends: the others' values are equal so far.
+constexpr unsigned extending(const LocalValue& x) {
+  unsigned axes = 0;
+  for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis)
+    if ((x.varying >> axis & 1u) != 0 && !x.value.is_unit(at++)) axes |= 1u << axis;
+  return axes;
+}
+
+/// x with a leading dim for each axis in `all`, of extent 1 where it has none, and dims of extent 1 before its own up
+/// to `rank`. A number stays as it is.
+constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
+  if ((x.varying == all && x.rank == rank) || x.value.rank() == 0) return x.value;
+  unsigned units = 0;
+  int leads = 0;
+  for (int axis = 0; axis < ShardMapText::max_names; ++axis) {
+    if ((all >> axis & 1u) == 0) continue;
+    if ((x.varying >> axis & 1u) == 0) units |= 1u << leads;
+    ++leads;
+  }
+  if (leads + rank > max_rank) fail_local_rank();
+  for (int d = x.rank; d < rank; ++d) units |= 1u << (leads + d - x.rank);
+  return build::insert_units(x.value, units, leads + rank);
+}
+
+/// x without the leading dims of extent 1.
+constexpr Value without_units(const LocalValue& x) {
+  unsigned units = 0;
+  const unsigned kept = extending(x);
+  for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis) {
+    if ((x.varying >> axis & 1u) == 0) continue;
+    if ((kept >> axis & 1u) == 0) units |= 1u << at;
+    ++at;
+  }
+  return build::drop_units(x.value, units);
+}
+
+constexpr Value axis_size_of(const Value& context, const Name& axis) {
+  return context.make({.op = Op::axis_size, .dtype = DType::i64, .labels = pack_axis(axis)}, {});
+}
+/// 0, 1, ... below a size.
+constexpr Value arange(const Value& size) {
+  return size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+}
+
+/// The spec of a value whose leading dims are those of `varying`: the ones in `named` split by their axes, and one
+/// other dim split by `axis`.
+constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsigned varying, unsigned named,
+                                  int dim = -1, int axis = -1) {
+  PartitionSpec spec;
+  for (int d = 0; d < x.rank(); ++d) spec.entries.push_back(none);
+  for (int a = 0, at = 0; a < text.axis_count; ++a) {
+    if ((varying >> a & 1u) == 0) continue;
+    if ((named >> a & 1u) != 0 && !x.is_unit(at)) spec.entries[static_cast<std::size_t>(at)] = SpecEntry(text.axes[a]);
+    ++at;
+  }
+  if (dim >= 0) spec.entries[static_cast<std::size_t>(dim)] = SpecEntry(text.axes[axis]);
+  return spec;
+}
+
+/// x, laid out over the axes of a shard_map as the spec says; over other axes as it is found best.
+constexpr Value placed(const ShardMapText& text, const Value& x, const PartitionSpec& spec,
+                       const PartitionSpec* cotangent = nullptr) {
+  Node made{.op = Op::constraint, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit};
+  PartitionSpec axes;
+  for (int axis = 0; axis < text.axis_count; ++axis) axes.entries.push_back(SpecEntry(text.axes[axis]));
+  const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
+  const int about = x.module->add_spec(axes) + 1;
+  if (own > 127 || of_cotangent > 127 || about > 127)
+    fail(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
+  made.value = own;
+  made.labels[0] = static_cast<std::int8_t>(cotangent ? CotangentLayout::own_spec : CotangentLayout::alike);
+  made.labels[1] = static_cast<std::int8_t>(of_cotangent);
+  made.labels[2] = static_cast<std::int8_t>(about);
+  return x.make(made, {x.id});
+}
+
+/// Each device's part where it belongs.
+constexpr Value pinned(const ShardMapText& text, const Value& x, unsigned varying) {
+  return placed(text, x, lead_spec(text, x, varying, varying));
+}
+
+/// x with leading dims for all of the axes, of their true extents.
+constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all) {
+  const Value value = aligned(x, all, x.rank);
+  const unsigned missing = all & ~extending({value, all, x.rank});
+  if (missing == 0) return value;
+  const int rank = bit_count(all) + x.rank;
+  Value like{};
+  if (rank > max_rank) fail_local_rank();
+  for (int axis = 0; axis < text.axis_count; ++axis) {
+    if ((missing >> axis & 1u) == 0) continue;
+    const Value places = build::insert_units(arange(axis_size_of(value, text.axes[axis])),
+                                             ((1u << rank) - 1) & ~(1u << lead_of(all, axis)), rank);
+    like = like.module == nullptr ? places : like + places;
+  }
+  if (value.rank() > 0) like = like + build::iota(value, rank - 1, DType::i32);
+  return pinned(text, build::broadcast(value, like), all);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/local.hpp
+
+#ifndef TESSERA_OPS_LOCAL_HPP
+#define TESSERA_OPS_LOCAL_HPP
+
+namespace tessera {
+
+/// What one device of many holds, inside the function of a shard_map: a tensor of the shape of a shard. `Varying` says
+/// over which axes devices hold different values, one bit each in the order of the text's axes. It is part of the type,
+/// so that a result that differs between devices can't pass for one that doesn't.
+///
+/// In the graph it is the array of all devices' values: a leading dim for each axis that it varies over, split by it. A
+/// leading dim of static extent 1 stands for equal values.
+template <class T, int Rank, class Region, unsigned Varying>
+struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
+  using element = T;
+  using region = Region;
+  static constexpr int rank = Rank;
+  static constexpr unsigned varying = Varying;
+  Value value{};
+
+  constexpr Local() = default;
+  constexpr explicit Local(Value v) : value(v) {}
+};
+
+namespace detail {
+
+/// How an operation is emitted on values with leading dims. Most operations count their dims from the rank that their
+/// tag knows, and leave dims in front of these alone.
+template <class Tag> struct LocalRule {
+  template <class... Xs>
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
+    return Tag::emit(context, aligned(xs, all, xs.rank)...);
+  }
+};
+
+template <Op O> constexpr bool is_binary(const Binary<O>*) { return true; }
+constexpr bool is_binary(const void*) { return false; }
+/// Operations whose operands meet with trailing dims aligned.
+template <class Tag>
+inline constexpr bool aligns_v = is_binary(static_cast<Tag*>(nullptr)) || std::is_same_v<Tag, SelectTag> ||
+                                 std::is_same_v<Tag, LayerNormTag> || std::is_same_v<Tag, RmsNormTag>;
+
+template <class Tag>
+  requires(aligns_v<Tag>)
+struct LocalRule<Tag> {
+  template <class... Xs>
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
+    int rank = 0;
+    ((rank = xs.rank > rank ? xs.rank : rank), ...);
+    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
+  }
+};
+
+/// A product whose leading dims are labels of their own: shared by both operands, or of one alone.
+constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, const LocalValue& b,
+                             const EinsumLabels& local, int rank_out, Precision precision) {
+  const Value x = without_units(a), y = without_units(b);
+  const unsigned in_x = extending(a), in_y = extending(b);
+  EinsumLabels labels{};
+  for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+  const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
+    int at = 0;
+    for (int axis = 0; axis < ShardMapText::max_names; ++axis)
+      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(31 - axis);
+    if (at + rank > max_rank) fail_local_rank();
+    for (int d = 0; d < rank; ++d) to[at++] = own[d];
+  };
+  write(labels.a, in_x, local.a, a.rank);
+  write(labels.b, in_y, local.b, b.rank);
+  write(labels.out, in_x | in_y, local.out, rank_out);
+  const Value made = build::einsum(x.at(context.source), y, labels, precision);
+  return aligned({made, in_x | in_y, rank_out}, all, rank_out);
+}
+
+template <FixedString Text, class Out, Precision P> struct LocalRule<EinsumTag<Text, Out, P>> {
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
+                              const LocalValue& b) {
+    constexpr EinsumText text = EinsumTag<Text, Out, P>::text;
+    return rounded_product<Out>(local_einsum(context, all, a, b, text.labels, text.rank_out, P), a.value.dtype());
+  }
+};
+
+template <class Out, Precision P> struct LocalRule<MatmulTag<Out, P>> {
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
+                              const LocalValue& b) {
+    if (a.rank < 2 || b.rank < 2) return a.value;  // the assertions on the types have said so
+    EinsumLabels labels{};
+    const std::int8_t k = static_cast<std::int8_t>(a.rank - 1), n = static_cast<std::int8_t>(a.rank);
+    for (int d = 0; d < a.rank; ++d) labels.a[d] = labels.out[d] = static_cast<std::int8_t>(d);
+    for (int d = 0; d < b.rank; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[b.rank - 2] = k;
+    labels.b[b.rank - 1] = labels.out[a.rank - 1] = n;
+    return rounded_product<Out>(local_einsum(context, all, a, b, labels, a.rank, P), a.value.dtype());
+  }
+};
+
+template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
+  template <class... Xs>
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
+    return ConcatTag<Rank, D>::emit(context, extended(text, xs, all)...);
+  }
+};
+
+template <> struct LocalRule<BroadcastTag> {
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                              const LocalValue& like) {
+    const bool spreads = (x.varying & ~extending(like)) != 0;
+    return BroadcastTag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
+                              spreads ? extended(text, like, all) : aligned(like, all, like.rank));
+  }
+};
+
+/// Devices' batches are one batch.
+template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
+  template <class... Scale>
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
+                              const LocalValue& k, const LocalValue& v, const Scale&... scale) {
+    const int leads = bit_count(all);
+    const auto merged = [&](const LocalValue& x) {
+      const Value whole = extended(text, x, all).at(context.source);
+      Factors f{};
+      for (int d = 0; d < whole.rank(); ++d) {
+        f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+        f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+        ++f.count;
+      }
+      return rearrange(whole, whole.rank(), 4, f, nullptr);
+    };
+    const Value made = AttentionTag<Causal>::emit(context, merged(q), merged(k), merged(v), scale.value...);
+    Factors f{};
+    Value sizes[max_rank]{};
+    for (int d = 0; d < leads + 4; ++d) {
+      f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+      ++f.count;
+    }
+    for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
+      if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
+    return rearrange(made, 4, leads + 4, f, sizes);
+  }
+};
+
+template <class X> constexpr LocalValue local_value(Value context, const X& x) {
+  if constexpr (LocalOperand<X>)
+    return {x.value.at(context.source), X::varying, X::rank};
+  else
+    return {lower(context, x), 0, 0};
+}
+
+template <class... Xs> struct FirstLocal;
+template <class X, class... Rest> struct FirstLocal<X, Rest...> : FirstLocal<Rest...> {};
+template <LocalOperand X, class... Rest> struct FirstLocal<X, Rest...> {
+  using type = X;
+};
+
+template <class Region, class X> constexpr bool belongs_to() {
+  if constexpr (LocalOperand<X>)
+    return std::is_same_v<typename X::region, Region>;
+  else
+    return NumberOperand<X>;
+}
+template <class X> constexpr unsigned varying_of() {
+  if constexpr (LocalOperand<X>)
+    return X::varying;
+  else
+    return 0;
+}
+/// A table that is looked up is the same on every device.
+template <class Tag, class X, class...>
+inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || varying_of<X>() == 0;
+
+template <class Tag, class... Operands> struct LocalCall {
+  using Region = typename FirstLocal<Operands...>::type::region;
+  using Result = typename Tag::template result<typed_of<Operands>...>;
+  static constexpr unsigned all = (0u | ... | varying_of<Operands>());
+  static constexpr bool known = (belongs_to<Region, Operands>() && ...);
+  static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
+  static_assert(looks_up_v<Tag, Operands...>,
+                "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
+                "it up outside, where a table may be split");
+
+  static constexpr auto make(Source source, const Operands&... operands) {
+    using Made = Local<typename Result::type, Result::rank, Region, all>;
+    if constexpr (!known) {
+      return Made();
+    } else {
+      Value context{};
+      ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
+      context.source = source;
+      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value(context, operands)...));
+    }
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/local_collectives.hpp
+
+#ifndef TESSERA_OPS_LOCAL_COLLECTIVES_HPP
+#define TESSERA_OPS_LOCAL_COLLECTIVES_HPP
+
+namespace tessera {
+
+/// Where the values of a ppermute go: each to the device `by` places further along the axis, around its end.
+struct Shift {
+  Dim by;
+  constexpr explicit Shift(const Dim& places) : by(places) {}
+};
+/// Devices along an axis, by their index: what `from` holds goes to `to`.
+struct Route {
+  int from = 0, to = 0;
+};
+
+namespace detail {
+
+/// Bits of axes that a collective names, checked. `Varies`: the value has to differ between their devices.
+template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_call() {
+  static_assert(LocalOperand<X>, "tessera: a collective over a named axis is for the values inside a ts::shard_map");
+  static_assert(sizeof...(Axes) > 0, "tessera: a collective names the axes that it runs over: ts::psum<\"model\">(x)");
+  if constexpr (LocalOperand<X> && sizeof...(Axes) > 0) {
+    constexpr ShardMapText text = X::region::text;
+    constexpr bool known = ((text.find(Axes.view()) >= 0) && ...);
+    static_assert(known, "tessera: a collective names an axis that its shard_map does not: neither a spec does, nor "
+                         "the list after the ';' of \"{data} -> {data}; model\"");
+    if constexpr (known) {
+      constexpr unsigned mask = (0u | ... | (1u << text.find(Axes.view())));
+      static_assert(!Varies || (X::varying & mask) == mask,
+                    "tessera: a collective over an axis along which the value does not vary: its devices hold equal "
+                    "values; if that is meant, say ts::pvary<\"axis\">(x)");
+      static_assert(bit_count(mask) == sizeof...(Axes), "tessera: a collective names an axis twice");
+      if constexpr (!Varies || (X::varying & mask) == mask) return mask;
+    }
+  }
+  return 0;
+}
+/// What stands for the result of a call that does not compile, so that nothing else is said of it.
+template <class X> constexpr auto not_made(const X& x) {
+  if constexpr (LocalOperand<X>)
+    return Local<typename X::element, X::rank, typename X::region, 0>();
+  else
+    return x;
+}
+constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
+
+template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
+  return {x.value.at(Source::from(at)), X::varying, X::rank};
+}
+template <class X, unsigned Varying> using varying_t = Local<typename X::element, X::rank, typename X::region, Varying>;
+
+template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, const Here& at) {
+  if constexpr (Mask == 0) {
+    return detail::not_made(x);
+  } else {
+    constexpr unsigned left = X::varying & ~Mask;
+    const ShardMapText& text = X::region::text;
+    unsigned dims = 0;
+    for (int axis = 0; axis < text.axis_count; ++axis)
+      if ((Mask >> axis & 1u) != 0) dims |= 1u << lead_of(X::varying, axis);
+    const Value whole = extended(text, local_at(x, at), X::varying);
+    return varying_t<X, left>(pinned(text, build::reduce(O, whole, dims, false), left));
+  }
+}
+
+/// One factor for each dim of a value with leading dims.
+struct LocalFactors {
+  Factors f{};
+  Value sizes[max_rank]{};
+  constexpr int add(int in_dim) {
+    if (f.count == max_rank) fail_local_rank();
+    f.in_dim[f.count] = static_cast<std::int8_t>(in_dim);
+    return f.count++;
+  }
+};
+
+}  // namespace detail
+
+/// Sums of a local value over all devices along the axes; the same on all of them, so that it varies over them no more.
+/// Gradient: that of the sum, for each device. Errors: an axis that the value does not vary over does not compile.
+/// Communication: one all-reduce. Source: JAX's lax.psum, with its varying types.
+template <FixedString... Axes, class X> constexpr auto psum(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  return detail::reduce_over<Op::sum, mask>(x, at);
+}
+/// The largest and the smallest, element by element. Where devices share it, the gradient is divided among them.
+template <FixedString... Axes, class X> constexpr auto pmax(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  return detail::reduce_over<Op::max, mask>(x, at);
+}
+template <FixedString... Axes, class X> constexpr auto pmin(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  return detail::reduce_over<Op::min, mask>(x, at);
+}
+/// The sum over the number of devices.
+template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    static_assert(is_floating_v<typename X::element>, "tessera: pmean is of float, double and bf16 tensors");
+    auto made = detail::reduce_over<Op::sum, mask>(x, at);
+    const Value sum = made.value.at(Source::from(at));
+    Value count = sum.number(1, DType::i64);
+    for (int axis = 0; axis < X::region::text.axis_count; ++axis)
+      if ((mask >> axis & 1u) != 0) count = count * detail::axis_size_of(sum, X::region::text.axes[axis]);
+    const Value share = sum.number(1, DType::f64) / build::cast(count, DType::f64);
+    return decltype(made)(sum * build::cast(share, sum.dtype()));
+  }
+}
+
+/// The same value on every device, taken as one that may differ. Arithmetic with varying values does it unasked.
+/// Gradient: psum. No communication.
+template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<false, X, Axes...>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    static_assert((X::varying & mask) == 0, "tessera: pvary over an axis that the value varies over already");
+    constexpr unsigned all = X::varying | mask;
+    const detail::LocalValue own = detail::local_at(x, at);
+    const Value made =
+        own.value.rank() == 0 ? detail::extended(X::region::text, own, all) : detail::aligned(own, all, X::rank);
+    return detail::varying_t<X, all>(made);
+  }
+}
+
+/// The sum over devices, of which each gets its part along dim D: extent / devices of them.
+/// Gradient: an all-gather. Errors: not_divisible. Communication: one reduce-scatter.
+template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    constexpr int axis = detail::only_axis(mask), lead = detail::lead_of(X::varying, axis);
+    constexpr unsigned left = X::varying & ~mask;
+    constexpr int leads = detail::bit_count(left), dim = leads + detail::checked_dim<D, X::rank>();
+    const detail::ShardMapText& text = X::region::text;
+    const Value whole = detail::pinned(text, detail::extended(text, detail::local_at(x, at), X::varying), X::varying);
+    const Value sum = build::reduce(Op::sum, whole, 1u << lead, false);
+    const PartitionSpec apart = detail::lead_spec(text, sum, left, left, dim, axis);
+    const PartitionSpec together = detail::lead_spec(text, sum, left, left);
+    const Value parts = detail::placed(text, detail::placed(text, sum, apart, &together), apart);
+    // [leads, .., (device rest), ..] -> [leads with device, .., rest, ..]
+    detail::LocalFactors made;
+    int device = 0;
+    for (int d = 0; d < parts.rank(); ++d) {
+      if (d == dim) made.sizes[device = made.add(d)] = detail::axis_size_of(parts, text.axes[axis]);
+      made.add(d);
+    }
+    int at_position = 0;
+    for (int out = 0, f = 0; out < X::rank + leads + 1; ++out) {
+      if (f == device) ++f;
+      made.f.order[at_position] = static_cast<std::int8_t>(out == lead ? device : f++);
+      made.f.out_dim[at_position++] = static_cast<std::int8_t>(out);
+    }
+    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, leads));
+  }
+}
+
+/// Values of the devices along an axis in places further along it. What no route leads to is zero.
+/// Gradient: the way back. Errors: shape_mismatch for a route from or to a device that is not there, and for two that
+/// begin or end at one. Communication: one collective permute.
+///
+///     auto next = ts::ppermute<"model">(x, ts::Shift(1));               // a ring
+///     auto swapped = ts::ppermute<"model">(x, {{0, 1}, {1, 0}});
+template <FixedString Axis, class X>
+constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    constexpr int lead = detail::lead_of(X::varying, detail::only_axis(mask));
+    const Value from = detail::extended(X::region::text, detail::local_at(x, at), X::varying);
+    const Value sent = detail::pinned(X::region::text, from, X::varying);
+    const Node type = sent.node();
+    const Node made{
+        .op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)};
+    return X(sent.make(made, {sent.id, detail::as_size(lower(sent, shift.by)).id}));
+  }
+}
+template <FixedString Axis, class X>
+constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    constexpr int lead = detail::lead_of(X::varying, detail::only_axis(mask));
+    const Value from = detail::extended(X::region::text, detail::local_at(x, at), X::varying);
+    const Value sent = detail::pinned(X::region::text, from, X::varying);
+    const Node type = sent.node();
+    const Node made{
+        .op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)};
+    Growable<std::int32_t> operands{sent.id};
+    for (const Route& route : routes) {
+      operands.push_back(sent.number(route.from, DType::i64).id);
+      operands.push_back(sent.number(route.to, DType::i64).id);
+    }
+    return X(sent.make(made, operands.data(), static_cast<int>(operands.size())));
+  }
+}
+
+/// Which device along the axis this is: 0, 1, ... `x` is any local value. No communication.
+template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<false, X, Axis>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    const detail::ShardMapText& text = X::region::text;
+    const Value context = x.value.at(Source::from(at));
+    const Value size = detail::axis_size_of(context, text.axes[detail::only_axis(mask)]);
+    return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, detail::arange(size), mask));
+  }
+}
+/// How many devices there are along the axis.
+template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<false, X, Axis>();
+  if constexpr (mask == 0)
+    return Dim(1);
+  else
+    return Dim(detail::axis_size_of(x.value.at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
+}
+
+namespace collective {
+
+/// The local values of all devices along an axis, joined along dim D in their order; the same on all of them, so that
+/// it varies over the axis no more. `ts::unit<D>(x)` joins them along a dim of its own.
+/// Gradient: psum_scatter. Communication: one all-gather.
+template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return tessera::detail::not_made(x);
+  } else {
+    namespace td = tessera::detail;
+    constexpr int axis = td::only_axis(mask), lead = td::lead_of(X::varying, axis);
+    constexpr unsigned left = X::varying & ~mask;
+    constexpr int leads = td::bit_count(left), dim = leads + td::checked_dim<D, X::rank>();
+    const td::ShardMapText& text = X::region::text;
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying);
+    // [leads with device, .., own, ..] -> [leads, .., (device own), ..]
+    td::LocalFactors made;
+    for (int d = 0; d < whole.rank(); ++d) made.add(d);
+    int position = 0;
+    for (int out = 0, f = 0; out < whole.rank() - 1; ++out) {
+      const auto place = [&](int factor) {
+        made.f.order[position] = static_cast<std::int8_t>(factor);
+        made.f.out_dim[position++] = static_cast<std::int8_t>(out);
+      };
+      if (out == dim) place(lead);
+      if (f == lead) ++f;
+      place(f++);
+    }
+    const Value joined = td::rearrange(whole, whole.rank(), whole.rank() - 1, made.f, nullptr);
+    const PartitionSpec apart = td::lead_spec(text, joined, left, left, dim, axis);
+    const PartitionSpec together = td::lead_spec(text, joined, left, left);
+    return td::varying_t<X, left>(td::placed(text, td::placed(text, joined, apart), together, &apart));
+  }
+}
+
+/// Each local value is cut into as many parts along dim Split as the axis has devices; part i goes to device i, which
+/// joins what it gets along dim Concat. Gradient: the way back. Errors: not_divisible. Communication: one all-to-all.
+template <FixedString Axis, int Split, int Concat, class X>
+constexpr auto all_to_all(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return tessera::detail::not_made(x);
+  } else {
+    namespace td = tessera::detail;
+    constexpr int axis = td::only_axis(mask), lead = td::lead_of(X::varying, axis);
+    constexpr int leads = td::bit_count(X::varying);
+    constexpr int split = leads + td::checked_dim<Split, X::rank>(), join = leads + td::checked_dim<Concat, X::rank>();
+    const td::ShardMapText& text = X::region::text;
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying);
+    // [source, .., (device rest), .., own, ..] -> [device, .., rest, .., (source own), ..]
+    td::LocalFactors made;
+    int device = 0, own[max_rank]{};
+    for (int d = 0; d < whole.rank(); ++d) {
+      if (d == split) made.sizes[device = made.add(d)] = td::axis_size_of(whole, text.axes[axis]);
+      own[d] = made.add(d);
+    }
+    int position = 0;
+    for (int out = 0; out < whole.rank(); ++out) {
+      const auto place = [&](int factor) {
+        made.f.order[position] = static_cast<std::int8_t>(factor);
+        made.f.out_dim[position++] = static_cast<std::int8_t>(out);
+      };
+      if (out == join) place(own[lead]);
+      place(out == lead ? device : own[out]);
+    }
+    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, leads);
+    const PartitionSpec before = td::lead_spec(text, turned, X::varying, X::varying & ~mask, join, axis);
+    const PartitionSpec after = td::lead_spec(text, turned, X::varying, X::varying);
+    return X(td::placed(text, td::placed(text, turned, before), after, &before));
+  }
+}
+
+}  // namespace collective
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/shard_map.hpp
+
+#ifndef TESSERA_OPS_SHARD_MAP_HPP
+#define TESSERA_OPS_SHARD_MAP_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The shard of an argument: axes of its spec are split off its dims, to the front.
+constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const Value& x, int rank) {
+  if (x.rank() != rank) fail(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
+  const Value whole = placed(text, x, spec.resolved(text.axes));
+  LocalFactors made;
+  int own[max_rank]{}, device[ShardMapText::max_names]{};
+  for (int d = 0; d < rank; ++d) {
+    for (int i = 0; d < spec.rank && i < spec.count[d]; ++i) {
+      const int axis = spec.axes[d][i];
+      made.sizes[device[axis] = made.add(d)] = axis_size_of(whole, text.axes[axis]);
+    }
+    own[d] = made.add(d);
+  }
+  int position = 0;
+  const auto place = [&](int factor) {
+    made.f.order[position] = static_cast<std::int8_t>(factor);
+    made.f.out_dim[position] = static_cast<std::int8_t>(position);
+    ++position;
+  };
+  for (int axis = 0; axis < text.axis_count; ++axis)
+    if ((spec.mask >> axis & 1u) != 0) place(device[axis]);
+  for (int d = 0; d < rank; ++d) place(own[d]);
+  return rearrange(whole, rank, position, made.f, made.sizes);
+}
+
+/// A result from its shards: the devices of the axes of its spec, in order, along its dims.
+constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
+  const Value whole = extended(text, x, spec.mask);
+  const int leads = bit_count(spec.mask);
+  LocalFactors made;
+  for (int d = 0; d < whole.rank(); ++d) made.add(d);
+  int position = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    const auto place = [&](int factor) {
+      made.f.order[position] = static_cast<std::int8_t>(factor);
+      made.f.out_dim[position++] = static_cast<std::int8_t>(d);
+    };
+    for (int i = 0; d < spec.rank && i < spec.count[d]; ++i) place(lead_of(spec.mask, spec.axes[d][i]));
+    place(leads + d);
+  }
+  return placed(text, rearrange(whole, whole.rank(), x.rank, made.f, nullptr), spec.resolved(text.axes));
+}
+
+/// The spec of tensor k among the arguments before and including argument i.
+template <class... Xs> constexpr int tensors_before(std::size_t i) {
+  const bool tensor[] = {TensorOperand<Xs>..., false};
+  int count = 0;
+  for (std::size_t k = 0; k < i; ++k) count += tensor[k] ? 1 : 0;
+  return count;
+}
+
+/// The type of an argument inside the function, and how it gets there.
+template <class Region, class X, int Spec> struct Entered {
+  static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
+                "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+  using type = X;
+  static constexpr type make(const Value& x) { return type(x); }
+};
+template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spec> {
+  static constexpr LocalSpec spec = Region::text.in[Spec];
+  static_assert(spec.rank <= X::rank, "tessera: an in spec of shard_map has more entries than its tensor has dims");
+  static_assert(X::rank + bit_count(spec.mask) <= max_rank,
+                "tessera: inside shard_map a tensor has at most 8 dims, the axes that split it included");
+  static_assert(!LocalOperand<X>, "tessera: a shard_map inside a shard_map; name the axes of both in one");
+  using type = Local<typename X::element, X::rank, Region, spec.mask>;
+  static constexpr type make(const Value& x) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
+};
+
+/// Whether a result may leave by a spec, said in a sentence.
+template <class Region, class R, int Spec> constexpr bool may_leave() {
+  static_assert(LocalOperand<R>, "tessera: the function of a shard_map returns a local tensor, or a tuple of them");
+  if constexpr (LocalOperand<R>) {
+    constexpr LocalSpec spec = Region::text.out[Spec];
+    static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
+    static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
+    static_assert((R::varying & ~spec.mask) == 0,
+                  "tessera: a result of shard_map differs between the devices of an axis that its out spec does not "
+                  "name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a dim");
+    return spec.rank <= R::rank && (R::varying & ~spec.mask) == 0;
+  }
+  return false;
+}
+template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& result, Source source) {
+  return Sym<typename R::element, R::rank>(
+      leave_shard_map(Region::text, Region::text.out[Spec], {result.value.at(source), R::varying, R::rank}));
+}
+
+template <FixedString Text, class F, class... Xs> struct ShardMapTag {
+  using Region = ShardMapRegion<Text>;
+  static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
+  static_assert(tensors == Region::text.ins || !Region::text.valid,
+                "tessera: shard_map has another number of in specs than it is given tensors");
+
+  /// The function, run on the shards of these values: a local value or a tuple of them.
+  template <class... Values> static constexpr auto run(const Values&... values) {
+    return run(std::index_sequence_for<Xs...>(), values...);
+  }
+  template <std::size_t... I, class... Values>
+  static constexpr auto run(std::index_sequence<I...>, const Values&... values) {
+    return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
+  }
+  template <std::size_t... I>
+  static auto traced_as(std::index_sequence<I...>)
+      -> decltype(F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...));
+  using traced = decltype(traced_as(std::index_sequence_for<Xs...>()));
+  static constexpr bool single = !is_tuple_v<traced>;
+  /// Whether all results may leave.
+  static constexpr bool leaves = [] {
+    if constexpr (single)
+      return may_leave<Region, traced, 0>();
+    else
+      return []<std::size_t... I>(std::index_sequence<I...>) {
+        return (may_leave<Region, std::tuple_element_t<I, traced>, static_cast<int>(I)>() && ...);
+      }(std::make_index_sequence<std::tuple_size_v<traced>>());
+  }();
+
+  // As an operation of tensors in hand.
+  template <class...> struct result {
+    using type = typename traced::element;
+    static constexpr int rank = traced::rank;
+  };
+  template <class... Values> static constexpr Value emit(Value context, const Values&... values) {
+    return leave_as_sym<Region, 0>(run(values.at(context.source)...), context.source).value;
+  }
+};
+
+}  // namespace detail
+
+/// A function of what one device holds, as one of tensors; see shard_map.
+template <FixedString Text, class F> class ShardMapped {
+ public:
+  constexpr explicit ShardMapped(Source source) : source_(source) {}
+
+  template <class... Xs> constexpr auto operator()(const Xs&... xs) const {
+    static_assert((Operand<Xs> && ...),
+                  "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+    static_assert(std::is_empty_v<F>,
+                  "tessera: the function of a shard_map must not capture anything; pass what it needs as arguments");
+    using Tag = detail::ShardMapTag<Text, F, Xs...>;
+    using Region = typename Tag::Region;
+    constexpr int results = [] {
+      if constexpr (Tag::single)
+        return 1;
+      else
+        return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
+    }();
+    static_assert(results == Region::text.outs, "tessera: shard_map has another number of out specs than results");
+    if constexpr (results != Region::text.outs || !std::is_empty_v<F> || !Tag::leaves) {
+      return Sym<float, 0>();
+    } else if constexpr (Tag::single) {
+      return call<Tag>(source_, xs...);
+    } else {
+      Value context{};
+      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      if (context.module == nullptr)
+        fail(errc::unsupported, "[shard_map] several results of tensors in hand: call it in a ts::compile'd function");
+      context.source = source_;
+      const auto made = Tag::run(lower(context, xs)...);
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return std::tuple(detail::leave_as_sym<Region, I>(std::get<I>(made), source_)...);
+      }(std::make_index_sequence<static_cast<std::size_t>(results)>());
+    }
+  }
+
+ private:
+  Source source_;
+};
+
+/// A function of local shards, written for one device of many. Each argument is cut as its spec says, the function runs
+/// on what each device holds, and what the devices return is joined as the spec of the result says:
+///
+///     auto y = ts::shard_map<"{data,model}, {model} -> {data}">([](auto x, auto w) {
+///       return ts::psum<"model">(ts::matmul(x, w));
+///     })(x, w);
+///
+/// The text has a spec in braces for each tensor, `->`, and one for each result, a tuple's in order. Axes in it are
+/// manual: nothing is sent along them but what the collectives inside say. Axes that only these name follow after a
+/// `;`. Over all other axes of the mesh values stay automatic: the planner propagates and reduces as it does outside.
+///
+/// Inside, every operation works on local tensors. A result may not vary over an axis that its out spec does not name:
+/// that does not compile. A result that is equal on all devices of a named axis is repeated along the dim.
+/// Gradients: those of the collectives' transposes, so the gradient is that of the function as a whole.
+/// Errors: not_divisible where a dim does not divide by its axes; spec_axis for an axis that the mesh lacks.
+/// Communication: what brings arguments to their specs, and the collectives inside.
+/// Source: JAX's shard_map, with varying types.
+template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here::current()) {
+  return ShardMapped<Text, F>(Source::from(at));
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -13096,10 +14153,22 @@ inline double run_time_number(Op op, double a, double b) {
   }
 }
 
-/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++.
+constexpr double mesh_axis_size(const Node& node, const Mesh& mesh) {
+  const Name axis = axis_of(node);
+  if (!mesh.has_axis(axis.view())) {
+    const std::string at = node.source.text();
+    fail(errc::spec_axis, "[shard_map] axis '", axis.view(), "' is none of ", mesh.text(), at.empty() ? "" : " at ",
+         at);
+  }
+  return mesh.axis_size(mesh.axis_index(axis.view()));
+}
+
+/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++. Without a mesh,
+/// sizes of its axes are what they were.
 constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
-                             const double* arguments) {
+                             const double* arguments, const Mesh* mesh) {
   const Node& node = graph[id];
+  if (node.op == Op::axis_size) return mesh ? mesh_axis_size(node, *mesh) : numbers[id];
   if (node.op == Op::constant) return node.value;
   if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
   if (node.op == Op::extent)
@@ -13132,8 +14201,9 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
 
 class ShapeInference {
  public:
-  constexpr ShapeInference(const ProgramView& program, const double* numbers, Growable<GraphShapes>& found)
-      : program_(program), numbers_(numbers), found_(found) {}
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const double* numbers,
+                           Growable<GraphShapes>& found)
+      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
 
   constexpr void infer(int g, const Shape* arguments) {
     const GraphView graph = program_.graphs[g];
@@ -13144,7 +14214,7 @@ class ShapeInference {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_);
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_);
       } else if (node.op == Op::repeat) {
         infer_body(graph, id, shapes);
       } else if (node.op == Op::project) {
@@ -13162,6 +14232,7 @@ class ShapeInference {
 
  private:
   ProgramView program_;
+  const Mesh& mesh_;
   const double* numbers_;
   Growable<GraphShapes>& found_;
 
@@ -13198,11 +14269,12 @@ class ShapeInference {
 
 /// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
 /// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `structure` for stacked operands of different numbers of layers.
-constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
-                                             const double* numbers) {
+/// Errors: `shape_mismatch` from the rows, `spec_axis` for the size of an axis that the mesh lacks, `structure` for
+/// stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments, const double* numbers,
+                                             const Mesh& mesh = {}) {
   Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
-  detail::ShapeInference(program, numbers, found).infer(0, arguments);
+  detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
   return found;
 }
 
@@ -13212,7 +14284,8 @@ inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t
                              const double* arguments, Growable<double>& values) {
   for (int id = 0; id < graph.size; ++id)
     if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments);
+      values[static_cast<std::size_t>(id)] =
+          detail::host_number(graph, id, shapes.data(), values.data(), arguments, nullptr);
 }
 
 }  // namespace tessera
@@ -13480,11 +14553,13 @@ namespace tessera {
 struct ValueShardings {
   Growable<Sharding> of;            ///< by node
   Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
+  Growable<std::uint16_t> closed;   ///< by node: axes that propagation does not give it, one bit each
   Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
 
   constexpr ValueShardings() = default;
   constexpr explicit ValueShardings(const GraphView& graph)
-      : fixed(static_cast<std::size_t>(graph.size), 0), argument(static_cast<std::size_t>(graph.size), 0) {
+      : fixed(static_cast<std::size_t>(graph.size), 0), closed(static_cast<std::size_t>(graph.size), 0),
+        argument(static_cast<std::size_t>(graph.size), 0) {
     of.reserve(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
   }
@@ -13722,7 +14797,9 @@ class Propagation {
     if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
     if (!own.empty() && sharding.priority[d] != claim.priority) return false;
     bool moved = false;
-    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]); ++i) {
+    const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
+    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
+         ++i) {
       own.push_back(wanted[i]);
       sharding.priority[d] = claim.priority;
       moved = true;
@@ -13804,7 +14881,7 @@ class ShardingSolver {
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
-        if (!requests[k].given || made.fixed[size(id)]) continue;
+        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0) continue;
         made.of[size(id)] = requests[k].sharding.without_unreduced();
         made.fixed[size(id)] = 1;
       }
@@ -13862,12 +14939,22 @@ class ShardingSolver {
 
   /// What a constraint asks for. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
+    if (node.labels[2] > 0) return resolve(program_.specs[node.index()], mesh_, node.rank);  // its axes are known
     try {
       return resolve(program_.specs[node.index()], mesh_, node.rank);
     } catch (const error& e) {
       const std::string at = node.source.text();
       throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
     }
+  }
+
+  /// The axes that a constraint is about, 0: all.
+  constexpr std::uint16_t closed_axes(const Node& node) const {
+    unsigned axes = 0;
+    if (node.labels[2] > 0)
+      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+        for (const Name& name : entry.axes) axes |= 1u << mesh_.axis_index(name.view());
+    return static_cast<std::uint16_t>(axes);
   }
 
   /// Nothing known but the constraints.
@@ -13877,7 +14964,9 @@ class ShardingSolver {
     for (int id = 0; id < graph.size; ++id)
       if (graph[id].op == Op::constraint) {
         made.of[size(id)] = wanted(graph[id]);
-        made.fixed[size(id)] = 1;
+        made.closed[size(id)] = closed_axes(graph[id]);
+        made.fixed[size(id)] = made.closed[size(id)] == 0;
+        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
       }
     return made;
   }
@@ -13954,7 +15043,7 @@ class ShardingSolver {
   /// Gives a value outside what was found within, where it only adds to what is known.
   static constexpr bool extend(ValueShardings& outer, int node, const Sharding& found) {
     Sharding& own = outer.of[size(node)];
-    if (outer.fixed[size(node)] || own.rank != found.rank) return false;
+    if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
     bool more = false;
     for (int d = 0; d < own.rank; ++d) {
       if (!is_prefix(own.dims[d], found.dims[d])) return false;
@@ -16026,6 +17115,19 @@ constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype,
   return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
 }
 
+/// What a permutation of a split dim sends: every device its slice. `made` is how the result lies.
+constexpr CollectiveInfo permutation(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh) {
+  CollectiveInfo sent;
+  sent.kind = Collective::permute;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  sent.dtype = node.dtype;
+  sent.payload_bytes = local_bytes(shape, made, mesh, node.dtype);
+  sent.wire_bytes = ring_bytes(sent.kind, sent.payload_bytes, devices_on(mesh, sent.axes));
+  sent.source = node.source;
+  sent.why = "shard_map";
+  return sent;
+}
+
 constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   std::int64_t total = 0;
   for (const CollectiveInfo& step : path) total += step.wire_bytes;
@@ -16750,7 +17852,8 @@ class GraphPlanner {
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     const Sharding target = values_.of[size(node)];
-    const int v = version(from, target.without_priority(), graph_[node].source, "constraint", true);
+    const char* const why = graph_[node].labels[2] > 0 ? "shard_map" : "constraint";
+    const int v = version(from, target.without_priority(), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
     finish_output(node);
@@ -16813,6 +17916,9 @@ class GraphPlanner {
     }
     step.factors = flow_.factors[size(u)];
     add_row_reductions(u, step);
+    if (graph_[unit.root].op == Op::permute && !step.factors[size(dim_of(graph_[unit.root]))].empty())
+      step.collectives.push_back(
+          permutation(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_));
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // that the unit works on, one after another
     for (std::int32_t v : step.inputs) {
@@ -17058,7 +18164,7 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     shardings.push_back(arguments[i].sharding);
     numbers.push_back(arguments[i].number);
   }
-  const Growable<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data());
+  const Growable<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data(), mesh);
   unsigned explicit_axes = 0;
   for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
   if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);
@@ -25097,18 +26203,24 @@ namespace tessera::runtime {
 /// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, constraints.
 class LayoutStep final : public PreparedStep {
  public:
-  explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
+  explicit LayoutStep(const StepContext& c)
+      : layout_(c.layout), step_(c.step), element_(c.layout[c.step.outputs[0]].element) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
-      add(c.graph, node, step, at);
+      if (c.graph[node].op == Op::permute)
+        add_permuted(c.graph, node, step, at);
+      else
+        add(c.graph, node, step, at);
     }
   }
 
   void run(Frame& frame) const override {
+    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+      scope->add(layout_.mesh(), step_.collectives[0]);
     for (const Piece& piece : zeros_) run_piece(frame, piece, true);
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_),
                  [&](std::int64_t i) { run_piece(frame, pieces_[static_cast<std::size_t>(i)], false); });
@@ -25122,6 +26234,7 @@ class LayoutStep final : public PreparedStep {
     kernels::Strides to_strides, from_strides;
   };
   const FrameLayout& layout_;
+  const PlanStep& step_;
   std::int64_t element_;
   std::vector<Piece> pieces_, zeros_;
   double piece_bytes_ = 1;
@@ -25156,6 +26269,44 @@ class LayoutStep final : public PreparedStep {
       part.from_offset += begin * piece.from_strides[dim];
       piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(volume(part.extent) * element_));
       pieces_.push_back(part);
+    }
+  }
+
+  /// Each index of the permuted dim comes from another, in the same shard or in that of another place.
+  void add_permuted(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
+    const ValueLayout &out = layout_[step.outputs[0]], &in = layout_[step.inputs[0]];
+    const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
+    const PlanValue& value = layout_.value(step.inputs[0]);
+    const std::int64_t extent = value.shape[dim];
+    const AxisList& axes = value.sharding.dims[dim];
+    const std::int64_t count = shard_count(value.sharding, layout_.mesh(), dim_of(graph[node]));
+    const std::int64_t chunk = std::max<std::int64_t>(1, (extent + count - 1) / count);
+    for (int l = 0; l < out.layers; ++l) {
+      const auto to = static_cast<std::size_t>(out.index(at, l));
+      const Box& box = out.boxes[to];
+      for (std::int64_t place = box.begin[dim]; place < box.end[dim]; ++place) {
+        const std::int64_t source =
+            rows::permuted_from(graph[node], place, extent, [&](int i) { return number(graph, node, i); });
+        Piece piece;
+        piece.to = out.first + static_cast<int>(to);
+        piece.to_strides = out.strides[to];
+        piece.to_offset = (place - box.begin[dim]) * piece.to_strides[dim];
+        piece.extent = extents(box);
+        piece.extent[dim] = 1;
+        if (source < 0) {
+          zeros_.push_back(piece);
+          continue;
+        }
+        Coordinates from_at = at;
+        std::int64_t shard = source / chunk;
+        for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
+          from_at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
+        const int from = in.index(from_at, value.stacked ? l : 0);
+        piece.from = in.first + from;
+        piece.from_strides = in.strides[static_cast<std::size_t>(from)];
+        piece.from_offset = (source - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
+        add_pieces(piece);
+      }
     }
   }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include <tessera/base/fixed_string.hpp>
 #include <tessera/graph/node.hpp>
 
 namespace tessera {
@@ -76,6 +77,18 @@ constexpr Labels pack_dim(int dim) {
   Labels labels{};
   labels[0] = static_cast<std::int8_t>(dim);
   return labels;
+}
+
+/// The mesh axis that a size or a permutation is about: its name.
+constexpr Labels pack_axis(const Name& name) {
+  Labels labels{};
+  for (std::size_t i = 0; i <= Name::max_length; ++i) labels[i] = static_cast<std::int8_t>(name.text[i]);
+  return labels;
+}
+constexpr Name axis_of(const Node& node) {
+  Name name;
+  for (std::size_t i = 0; i <= Name::max_length; ++i) name.text[i] = static_cast<char>(node.labels[i]);
+  return name;
 }
 
 /// A repeat's operands are `carried` values, then `stacked` ones (a leading dim of one slice a layer), then invariants.

@@ -212,6 +212,11 @@ constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done.
     return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
 }
 
+namespace detail {
+/// An operation on values inside a shard_map. Defined where these are.
+template <class Tag, class... Operands> struct LocalCall;
+}  // namespace detail
+
 /// Most operations an expression of stored tensors may hold, counted as often as they are written.
 inline constexpr int max_expression_nodes = 64;
 
@@ -219,7 +224,9 @@ inline constexpr int max_expression_nodes = 64;
 /// static attributes, its result type and how it is emitted.
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
   using Result = typename Tag::template result<typed_of<Operands>...>;
-  if constexpr ((SymOperand<Operands> || ...)) {
+  if constexpr ((LocalOperand<Operands> || ...)) {
+    return detail::LocalCall<Tag, Operands...>::make(source, operands...);
+  } else if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
     context.source = source;

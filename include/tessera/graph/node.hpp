@@ -35,7 +35,8 @@ struct Node {
 };
 
 /// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
-/// says.
+/// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
+/// lists: over others the value lies as it is found best.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.

@@ -8,13 +8,15 @@ namespace tessera {
 /// Every operation a node can be. What is known of one stands in its row (ops/), found through `row_of`.
 enum class Op : std::uint8_t {
   // Sources.
-  argument,  ///< a tensor leaf of the program's arguments
-  dim,       ///< a ts::Dim leaf: a size known when the program is planned
-  scalar,    ///< a ts::Scalar leaf: a number known when the program runs
-  constant,  ///< a number
-  extent,    ///< the extent of one dim of the operand, known when the program is planned
-  iota,      ///< the index along one dim, shaped like the operand
-  random,    ///< counter-based random numbers on the global index, shaped like the operand
+  argument,   ///< a tensor leaf of the program's arguments
+  dim,        ///< a ts::Dim leaf: a size known when the program is planned
+  scalar,     ///< a ts::Scalar leaf: a number known when the program runs
+  constant,   ///< a number
+  extent,     ///< the extent of one dim of the operand, known when the program is planned
+  axis_size,  ///< the size of a mesh axis, known when the program is planned
+  arange,     ///< 0, 1, ... below the operand, a size
+  iota,       ///< the index along one dim, shaped like the operand
+  random,     ///< counter-based random numbers on the global index, shaped like the operand
   // Elementwise, one operand.
   neg,
   abs,
@@ -59,6 +61,7 @@ enum class Op : std::uint8_t {
   slice,      ///< a range of one dim
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
+  permute,    ///< slices of one dim in other places; zeros where none goes
   gather,     ///< rows of a table at integer indices: embedding lookup
   scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores

@@ -15,6 +15,8 @@ namespace tessera {
 struct SymTag {};
 struct TensorTag {};
 struct ExprTag {};
+/// A placeholder inside a shard_map: what one device of many holds.
+struct LocalTag : SymTag {};
 
 template <class T>
 concept SymOperand = std::is_base_of_v<SymTag, T>;
@@ -22,6 +24,9 @@ template <class T>
 concept StoredOperand = std::is_base_of_v<TensorTag, T>;
 template <class T>
 concept ExprOperand = std::is_base_of_v<ExprTag, T>;
+
+template <class T>
+concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 
 /// What has a static element type and rank.
 template <class T>

@@ -67,6 +67,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::source:
       if (node.op == Op::constant) return number_text(node.value);
       if (node.op == Op::extent) return std::to_string(dim_of(node));
+      if (node.op == Op::axis_size) return std::string(axis_of(node).view());
       return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
     case OpKind::reduction: {
       const Reduced reduced = Reduced::of(node);

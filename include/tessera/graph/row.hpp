@@ -105,7 +105,7 @@ constexpr GradientRule gradient_of(Op op);
 /// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
 /// as a uniform.
 constexpr bool is_host_source(Op op) {
-  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent;
+  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
 }
 
 /// Marks the host scalars of a graph.

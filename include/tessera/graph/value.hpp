@@ -122,10 +122,13 @@ constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision p
   return a.make(made, {a.id, b.id});
 }
 
-/// `sizes[f]` is the node of factor f's size, -1 where it is inferred.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes) {
-  Node made{
-      .op = Op::rearrange, .dtype = x.dtype(), .rank = static_cast<std::uint8_t>(out_rank), .labels = factors.pack()};
+/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+  Node made{.op = Op::rearrange,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(out_rank),
+            .labels = factors.pack(),
+            .value = static_cast<double>(hidden)};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {

@@ -68,6 +68,8 @@ class GraphVerifier {
         return check_source(id);
       case OpKind::index:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
+        if (node.op == Op::arange)
+          return is_size(id, 0) && node.rank == 1 && node.unit == 0 ? Rule{} : "as many numbers as the operand says";
         return build::same_static_shape(node, x(id, 0)) ? Rule{} : "the result has the shape of the operand";
       case OpKind::random:
         if (x(id, 1).rank != 0) return "a key is a number";
@@ -103,7 +105,8 @@ class GraphVerifier {
                  ? "an argument is one of the program's"
                  : Rule{};
     if (node.rank != 0) return "a number has rank 0";
-    if ((node.op == Op::dim || node.op == Op::extent) && node.dtype != DType::i64) return "a size is a 64-bit integer";
+    if ((node.op == Op::dim || node.op == Op::extent || node.op == Op::axis_size) && node.dtype != DType::i64)
+      return "a size is a 64-bit integer";
     if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank))
       return "the dim is one of the operand's";
     return {};
@@ -210,6 +213,11 @@ class GraphVerifier {
         return "only the extent of one dim changes";
     }
     if (joins) return {};
+    if (node.op == Op::permute) {
+      for (int i = 1; i < node.arity; ++i)
+        if (!is_size(id, i)) return "places are numbers";
+      return node.unit == x(id, 0).unit ? Rule{} : "the result has the type of the operand";
+    }
     if (!is_size(id, 1)) return "a start is a number";
     if (node.op == Op::slice) return is_size(id, 2) ? Rule{} : "a size is a number";
     return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{}

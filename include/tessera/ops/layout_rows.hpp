@@ -3,8 +3,29 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera::rows {
+
+/// Of dims that are split by mesh axes, which is what shard_map does: throws not_divisible. `node.value` counts the
+/// leading dims that the user's code does not see.
+constexpr void fail_axis(const ShapeContext& c, int dim, int first, int last) {
+  std::string axes;
+  std::int64_t size = 1;
+  for (int f = first; f < last; ++f) {
+    if (!c.has(1 + f)) continue;
+    const Node& given = c.graph.operand_node(c.id, 1 + f);
+    if (given.op != Op::axis_size) return;
+    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(given).view(), "'");
+    size *= c.number(1 + f);
+  }
+  Shape shape = c.operand(0);
+  for (int lead = c.node().index(); lead > 0; --lead) shape.erase(0);
+  const std::string at = c.node().source.text();
+  fail(errc::not_divisible, "[shard_map] dim ", dim - c.node().index(), " of ", shape_text(c.node().dtype, shape),
+       c.node().index() > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)],
+       " does not divide by the ", size, " devices of axis ", axes, at.empty() ? "" : " at ", at);
+}
 
 /// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
 constexpr Shape factor_extents(const ShapeContext& c) {
@@ -28,7 +49,10 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
     if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
     if (inferred >= 0) {
-      if (extent % product != 0) fail_shapes(c, "a dim does not divide into the sizes it is split by");
+      if (extent % product != 0) {
+        fail_axis(c, factors.in_dim[first], first, last);
+        fail_shapes(c, "a dim does not divide into the sizes it is split by");
+      }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
       fail_shapes(c, "the sizes that a dim is split by don't multiply to its extent");
@@ -162,6 +186,36 @@ constexpr void concat_gradient(Gradient& r) {
   }
 }
 
+/// Operands of a permutation after the first: one number for a shift, or pairs of source and destination.
+constexpr Shape permute_shape(const ShapeContext& c) {
+  const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
+  for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
+    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a place is outside the dim", "ppermute");
+    for (int other = i + 2; other < c.node().arity; other += 2)
+      if (c.number(i) == c.number(other)) fail_shapes(c, "a place sends twice or receives twice", "ppermute");
+  }
+  return c.operand(0);
+}
+/// Which place a place receives from, -1: none. `number(i)` is operand i.
+template <class NumberAt>
+constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
+  if (node.arity == 2) return ((place - number(1)) % extent + extent) % extent;
+  for (int i = 1; i < node.arity; i += 2)
+    if (number(i + 1) == place) return number(i);
+  return -1;
+}
+constexpr void permute_gradient(Gradient& r) {
+  const Graph& graph = r.module().graph(r.x(0).graph);
+  const Value g = r.full_g();
+  Growable<std::int32_t> operands{g.id};
+  for (int i = 1; i < r.arity(); i += 2) {
+    operands.push_back(r.arity() == 2 ? -1 : graph.operand(r.id(), i + 1));
+    if (r.arity() > 2) operands.push_back(graph.operand(r.id(), i));
+  }
+  if (r.arity() == 2) operands[1] = (g.number(0, DType::i64) - r.x(1)).id;
+  r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
+}
+
 inline constexpr RowEntry layout_rows[] = {
     {Op::rearrange,
      {.name = "rearrange",
@@ -202,6 +256,15 @@ inline constexpr RowEntry layout_rows[] = {
       .shape = concat_shape,
       .sharding = along_dim_sharding,
       .gradient = concat_gradient,
+      .flops = 0}},
+    {Op::permute,
+     {.name = "ppermute",
+      .kind = OpKind::layout,
+      .arity = any_arity,
+      .linear = Linearity::first,
+      .shape = permute_shape,
+      .sharding = like_sharding,
+      .gradient = permute_gradient,
       .flops = 0}},
 };
 

@@ -103,7 +103,8 @@ struct RearrangeText {
 
 /// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in
 /// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
-constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes) {
+constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
+                          int hidden = 0) {
   const int lead = x.rank() - rank_in;
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
@@ -130,7 +131,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     made.order[at] = static_cast<std::int8_t>(f);
     made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
   }
-  return build::rearrange(x, rank_out + lead, made, ids);
+  return build::rearrange(x, rank_out + lead, made, ids, hidden);
 }
 
 constexpr void require_unit(Value x, int dim, const char* message) {

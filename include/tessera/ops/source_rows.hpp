@@ -40,6 +40,20 @@ inline constexpr RowEntry source_rows[] = {
       .sharding = no_factors,
       .flops = 0,
       .shape_only = 1}},
+    {Op::axis_size,
+     {.name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0}},
+    {Op::arange,
+     {.name = "arange",
+      .kind = OpKind::index,
+      .arity = 1,
+      .shape = [](const ShapeContext& c) { return Shape{c.number(0)}; },
+      .sharding =
+          [](const GraphView&, int, FactorRule& rule) {
+            rule.operands.resize(1);
+            rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+          },
+      .flops = 0,
+      .shape_only = 1}},
     {Op::iota,
      {.name = "iota",
       .kind = OpKind::index,

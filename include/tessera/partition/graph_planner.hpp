@@ -225,7 +225,8 @@ class GraphPlanner {
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     const Sharding target = values_.of[size(node)];
-    const int v = version(from, target.without_priority(), graph_[node].source, "constraint", true);
+    const char* const why = graph_[node].labels[2] > 0 ? "shard_map" : "constraint";
+    const int v = version(from, target.without_priority(), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
     finish_output(node);
@@ -288,6 +289,9 @@ class GraphPlanner {
     }
     step.factors = flow_.factors[size(u)];
     add_row_reductions(u, step);
+    if (graph_[unit.root].op == Op::permute && !step.factors[size(dim_of(graph_[unit.root]))].empty())
+      step.collectives.push_back(
+          permutation(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_));
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // that the unit works on, one after another
     for (std::int32_t v : step.inputs) {

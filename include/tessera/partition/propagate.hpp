@@ -13,11 +13,13 @@ namespace tessera {
 struct ValueShardings {
   Growable<Sharding> of;            ///< by node
   Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
+  Growable<std::uint16_t> closed;   ///< by node: axes that propagation does not give it, one bit each
   Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
 
   constexpr ValueShardings() = default;
   constexpr explicit ValueShardings(const GraphView& graph)
-      : fixed(static_cast<std::size_t>(graph.size), 0), argument(static_cast<std::size_t>(graph.size), 0) {
+      : fixed(static_cast<std::size_t>(graph.size), 0), closed(static_cast<std::size_t>(graph.size), 0),
+        argument(static_cast<std::size_t>(graph.size), 0) {
     of.reserve(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
   }
@@ -255,7 +257,9 @@ class Propagation {
     if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
     if (!own.empty() && sharding.priority[d] != claim.priority) return false;
     bool moved = false;
-    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]); ++i) {
+    const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
+    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
+         ++i) {
       own.push_back(wanted[i]);
       sharding.priority[d] = claim.priority;
       moved = true;

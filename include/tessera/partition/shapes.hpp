@@ -10,6 +10,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/attributes.hpp>
 #include <tessera/graph/program.hpp>
+#include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/rows.hpp>
 
 namespace tessera {
@@ -71,10 +72,22 @@ inline double run_time_number(Op op, double a, double b) {
   }
 }
 
-/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++.
+constexpr double mesh_axis_size(const Node& node, const Mesh& mesh) {
+  const Name axis = axis_of(node);
+  if (!mesh.has_axis(axis.view())) {
+    const std::string at = node.source.text();
+    fail(errc::spec_axis, "[shard_map] axis '", axis.view(), "' is none of ", mesh.text(), at.empty() ? "" : " at ",
+         at);
+  }
+  return mesh.axis_size(mesh.axis_index(axis.view()));
+}
+
+/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++. Without a mesh,
+/// sizes of its axes are what they were.
 constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
-                             const double* arguments) {
+                             const double* arguments, const Mesh* mesh) {
   const Node& node = graph[id];
+  if (node.op == Op::axis_size) return mesh ? mesh_axis_size(node, *mesh) : numbers[id];
   if (node.op == Op::constant) return node.value;
   if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
   if (node.op == Op::extent)
@@ -107,8 +120,9 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
 
 class ShapeInference {
  public:
-  constexpr ShapeInference(const ProgramView& program, const double* numbers, Growable<GraphShapes>& found)
-      : program_(program), numbers_(numbers), found_(found) {}
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const double* numbers,
+                           Growable<GraphShapes>& found)
+      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
 
   constexpr void infer(int g, const Shape* arguments) {
     const GraphView graph = program_.graphs[g];
@@ -119,7 +133,7 @@ class ShapeInference {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_);
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_);
       } else if (node.op == Op::repeat) {
         infer_body(graph, id, shapes);
       } else if (node.op == Op::project) {
@@ -137,6 +151,7 @@ class ShapeInference {
 
  private:
   ProgramView program_;
+  const Mesh& mesh_;
   const double* numbers_;
   Growable<GraphShapes>& found_;
 
@@ -173,11 +188,12 @@ class ShapeInference {
 
 /// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
 /// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `structure` for stacked operands of different numbers of layers.
-constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
-                                             const double* numbers) {
+/// Errors: `shape_mismatch` from the rows, `spec_axis` for the size of an axis that the mesh lacks, `structure` for
+/// stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments, const double* numbers,
+                                             const Mesh& mesh = {}) {
   Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
-  detail::ShapeInference(program, numbers, found).infer(0, arguments);
+  detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
   return found;
 }
 
@@ -187,7 +203,8 @@ inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t
                              const double* arguments, Growable<double>& values) {
   for (int id = 0; id < graph.size; ++id)
     if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments);
+      values[static_cast<std::size_t>(id)] =
+          detail::host_number(graph, id, shapes.data(), values.data(), arguments, nullptr);
 }
 
 }  // namespace tessera

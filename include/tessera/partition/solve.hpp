@@ -67,7 +67,7 @@ class ShardingSolver {
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
-        if (!requests[k].given || made.fixed[size(id)]) continue;
+        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0) continue;
         made.of[size(id)] = requests[k].sharding.without_unreduced();
         made.fixed[size(id)] = 1;
       }
@@ -125,12 +125,22 @@ class ShardingSolver {
 
   /// What a constraint asks for. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
+    if (node.labels[2] > 0) return resolve(program_.specs[node.index()], mesh_, node.rank);  // its axes are known
     try {
       return resolve(program_.specs[node.index()], mesh_, node.rank);
     } catch (const error& e) {
       const std::string at = node.source.text();
       throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
     }
+  }
+
+  /// The axes that a constraint is about, 0: all.
+  constexpr std::uint16_t closed_axes(const Node& node) const {
+    unsigned axes = 0;
+    if (node.labels[2] > 0)
+      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+        for (const Name& name : entry.axes) axes |= 1u << mesh_.axis_index(name.view());
+    return static_cast<std::uint16_t>(axes);
   }
 
   /// Nothing known but the constraints.
@@ -140,7 +150,9 @@ class ShardingSolver {
     for (int id = 0; id < graph.size; ++id)
       if (graph[id].op == Op::constraint) {
         made.of[size(id)] = wanted(graph[id]);
-        made.fixed[size(id)] = 1;
+        made.closed[size(id)] = closed_axes(graph[id]);
+        made.fixed[size(id)] = made.closed[size(id)] == 0;
+        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
       }
     return made;
   }
@@ -217,7 +229,7 @@ class ShardingSolver {
   /// Gives a value outside what was found within, where it only adds to what is known.
   static constexpr bool extend(ValueShardings& outer, int node, const Sharding& found) {
     Sharding& own = outer.of[size(node)];
-    if (outer.fixed[size(node)] || own.rank != found.rank) return false;
+    if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
     bool more = false;
     for (int d = 0; d < own.rank; ++d) {
       if (!is_prefix(own.dims[d], found.dims[d])) return false;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tessera/kernels/strided.hpp>
+#include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
 
@@ -14,18 +15,24 @@ namespace tessera::runtime {
 /// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, constraints.
 class LayoutStep final : public PreparedStep {
  public:
-  explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
+  explicit LayoutStep(const StepContext& c)
+      : layout_(c.layout), step_(c.step), element_(c.layout[c.step.outputs[0]].element) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
-      add(c.graph, node, step, at);
+      if (c.graph[node].op == Op::permute)
+        add_permuted(c.graph, node, step, at);
+      else
+        add(c.graph, node, step, at);
     }
   }
 
   void run(Frame& frame) const override {
+    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+      scope->add(layout_.mesh(), step_.collectives[0]);
     for (const Piece& piece : zeros_) run_piece(frame, piece, true);
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_),
                  [&](std::int64_t i) { run_piece(frame, pieces_[static_cast<std::size_t>(i)], false); });
@@ -39,6 +46,7 @@ class LayoutStep final : public PreparedStep {
     kernels::Strides to_strides, from_strides;
   };
   const FrameLayout& layout_;
+  const PlanStep& step_;
   std::int64_t element_;
   std::vector<Piece> pieces_, zeros_;
   double piece_bytes_ = 1;
@@ -73,6 +81,44 @@ class LayoutStep final : public PreparedStep {
       part.from_offset += begin * piece.from_strides[dim];
       piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(volume(part.extent) * element_));
       pieces_.push_back(part);
+    }
+  }
+
+  /// Each index of the permuted dim comes from another, in the same shard or in that of another place.
+  void add_permuted(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
+    const ValueLayout &out = layout_[step.outputs[0]], &in = layout_[step.inputs[0]];
+    const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
+    const PlanValue& value = layout_.value(step.inputs[0]);
+    const std::int64_t extent = value.shape[dim];
+    const AxisList& axes = value.sharding.dims[dim];
+    const std::int64_t count = shard_count(value.sharding, layout_.mesh(), dim_of(graph[node]));
+    const std::int64_t chunk = std::max<std::int64_t>(1, (extent + count - 1) / count);
+    for (int l = 0; l < out.layers; ++l) {
+      const auto to = static_cast<std::size_t>(out.index(at, l));
+      const Box& box = out.boxes[to];
+      for (std::int64_t place = box.begin[dim]; place < box.end[dim]; ++place) {
+        const std::int64_t source =
+            rows::permuted_from(graph[node], place, extent, [&](int i) { return number(graph, node, i); });
+        Piece piece;
+        piece.to = out.first + static_cast<int>(to);
+        piece.to_strides = out.strides[to];
+        piece.to_offset = (place - box.begin[dim]) * piece.to_strides[dim];
+        piece.extent = extents(box);
+        piece.extent[dim] = 1;
+        if (source < 0) {
+          zeros_.push_back(piece);
+          continue;
+        }
+        Coordinates from_at = at;
+        std::int64_t shard = source / chunk;
+        for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
+          from_at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
+        const int from = in.index(from_at, value.stacked ? l : 0);
+        piece.from = in.first + from;
+        piece.from_strides = in.strides[static_cast<std::size_t>(from)];
+        piece.from_offset = (source - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
+        add_pieces(piece);
+      }
     }
   }
 

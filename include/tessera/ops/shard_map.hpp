@@ -1,0 +1,207 @@
+#ifndef TESSERA_OPS_SHARD_MAP_HPP
+#define TESSERA_OPS_SHARD_MAP_HPP
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/graph/tree.hpp>
+#include <tessera/ops/local_collectives.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// The shard of an argument: axes of its spec are split off its dims, to the front.
+constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const Value& x, int rank) {
+  if (x.rank() != rank) fail(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
+  const Value whole = placed(text, x, spec.resolved(text.axes));
+  LocalFactors made;
+  int own[max_rank]{}, device[ShardMapText::max_names]{};
+  for (int d = 0; d < rank; ++d) {
+    for (int i = 0; d < spec.rank && i < spec.count[d]; ++i) {
+      const int axis = spec.axes[d][i];
+      made.sizes[device[axis] = made.add(d)] = axis_size_of(whole, text.axes[axis]);
+    }
+    own[d] = made.add(d);
+  }
+  int position = 0;
+  const auto place = [&](int factor) {
+    made.f.order[position] = static_cast<std::int8_t>(factor);
+    made.f.out_dim[position] = static_cast<std::int8_t>(position);
+    ++position;
+  };
+  for (int axis = 0; axis < text.axis_count; ++axis)
+    if ((spec.mask >> axis & 1u) != 0) place(device[axis]);
+  for (int d = 0; d < rank; ++d) place(own[d]);
+  return rearrange(whole, rank, position, made.f, made.sizes);
+}
+
+/// A result from its shards: the devices of the axes of its spec, in order, along its dims.
+constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
+  const Value whole = extended(text, x, spec.mask);
+  const int leads = bit_count(spec.mask);
+  LocalFactors made;
+  for (int d = 0; d < whole.rank(); ++d) made.add(d);
+  int position = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    const auto place = [&](int factor) {
+      made.f.order[position] = static_cast<std::int8_t>(factor);
+      made.f.out_dim[position++] = static_cast<std::int8_t>(d);
+    };
+    for (int i = 0; d < spec.rank && i < spec.count[d]; ++i) place(lead_of(spec.mask, spec.axes[d][i]));
+    place(leads + d);
+  }
+  return placed(text, rearrange(whole, whole.rank(), x.rank, made.f, nullptr), spec.resolved(text.axes));
+}
+
+/// The spec of tensor k among the arguments before and including argument i.
+template <class... Xs> constexpr int tensors_before(std::size_t i) {
+  const bool tensor[] = {TensorOperand<Xs>..., false};
+  int count = 0;
+  for (std::size_t k = 0; k < i; ++k) count += tensor[k] ? 1 : 0;
+  return count;
+}
+
+/// The type of an argument inside the function, and how it gets there.
+template <class Region, class X, int Spec> struct Entered {
+  static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
+                "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+  using type = X;
+  static constexpr type make(const Value& x) { return type(x); }
+};
+template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spec> {
+  static constexpr LocalSpec spec = Region::text.in[Spec];
+  static_assert(spec.rank <= X::rank, "tessera: an in spec of shard_map has more entries than its tensor has dims");
+  static_assert(X::rank + bit_count(spec.mask) <= max_rank,
+                "tessera: inside shard_map a tensor has at most 8 dims, the axes that split it included");
+  static_assert(!LocalOperand<X>, "tessera: a shard_map inside a shard_map; name the axes of both in one");
+  using type = Local<typename X::element, X::rank, Region, spec.mask>;
+  static constexpr type make(const Value& x) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
+};
+
+/// Whether a result may leave by a spec, said in a sentence.
+template <class Region, class R, int Spec> constexpr bool may_leave() {
+  static_assert(LocalOperand<R>, "tessera: the function of a shard_map returns a local tensor, or a tuple of them");
+  if constexpr (LocalOperand<R>) {
+    constexpr LocalSpec spec = Region::text.out[Spec];
+    static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
+    static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
+    static_assert((R::varying & ~spec.mask) == 0,
+                  "tessera: a result of shard_map differs between the devices of an axis that its out spec does not "
+                  "name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a dim");
+    return spec.rank <= R::rank && (R::varying & ~spec.mask) == 0;
+  }
+  return false;
+}
+template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& result, Source source) {
+  return Sym<typename R::element, R::rank>(
+      leave_shard_map(Region::text, Region::text.out[Spec], {result.value.at(source), R::varying, R::rank}));
+}
+
+template <FixedString Text, class F, class... Xs> struct ShardMapTag {
+  using Region = ShardMapRegion<Text>;
+  static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
+  static_assert(tensors == Region::text.ins || !Region::text.valid,
+                "tessera: shard_map has another number of in specs than it is given tensors");
+
+  /// The function, run on the shards of these values: a local value or a tuple of them.
+  template <class... Values> static constexpr auto run(const Values&... values) {
+    return run(std::index_sequence_for<Xs...>(), values...);
+  }
+  template <std::size_t... I, class... Values>
+  static constexpr auto run(std::index_sequence<I...>, const Values&... values) {
+    return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
+  }
+  template <std::size_t... I>
+  static auto traced_as(std::index_sequence<I...>)
+      -> decltype(F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...));
+  using traced = decltype(traced_as(std::index_sequence_for<Xs...>()));
+  static constexpr bool single = !is_tuple_v<traced>;
+  /// Whether all results may leave.
+  static constexpr bool leaves = [] {
+    if constexpr (single)
+      return may_leave<Region, traced, 0>();
+    else
+      return []<std::size_t... I>(std::index_sequence<I...>) {
+        return (may_leave<Region, std::tuple_element_t<I, traced>, static_cast<int>(I)>() && ...);
+      }(std::make_index_sequence<std::tuple_size_v<traced>>());
+  }();
+
+  // As an operation of tensors in hand.
+  template <class...> struct result {
+    using type = typename traced::element;
+    static constexpr int rank = traced::rank;
+  };
+  template <class... Values> static constexpr Value emit(Value context, const Values&... values) {
+    return leave_as_sym<Region, 0>(run(values.at(context.source)...), context.source).value;
+  }
+};
+
+}  // namespace detail
+
+/// A function of what one device holds, as one of tensors; see shard_map.
+template <FixedString Text, class F> class ShardMapped {
+ public:
+  constexpr explicit ShardMapped(Source source) : source_(source) {}
+
+  template <class... Xs> constexpr auto operator()(const Xs&... xs) const {
+    static_assert((Operand<Xs> && ...),
+                  "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+    static_assert(std::is_empty_v<F>,
+                  "tessera: the function of a shard_map must not capture anything; pass what it needs as arguments");
+    using Tag = detail::ShardMapTag<Text, F, Xs...>;
+    using Region = typename Tag::Region;
+    constexpr int results = [] {
+      if constexpr (Tag::single)
+        return 1;
+      else
+        return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
+    }();
+    static_assert(results == Region::text.outs, "tessera: shard_map has another number of out specs than results");
+    if constexpr (results != Region::text.outs || !std::is_empty_v<F> || !Tag::leaves) {
+      return Sym<float, 0>();
+    } else if constexpr (Tag::single) {
+      return call<Tag>(source_, xs...);
+    } else {
+      Value context{};
+      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      if (context.module == nullptr)
+        fail(errc::unsupported, "[shard_map] several results of tensors in hand: call it in a ts::compile'd function");
+      context.source = source_;
+      const auto made = Tag::run(lower(context, xs)...);
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return std::tuple(detail::leave_as_sym<Region, I>(std::get<I>(made), source_)...);
+      }(std::make_index_sequence<static_cast<std::size_t>(results)>());
+    }
+  }
+
+ private:
+  Source source_;
+};
+
+/// A function of local shards, written for one device of many. Each argument is cut as its spec says, the function runs
+/// on what each device holds, and what the devices return is joined as the spec of the result says:
+///
+///     auto y = ts::shard_map<"{data,model}, {model} -> {data}">([](auto x, auto w) {
+///       return ts::psum<"model">(ts::matmul(x, w));
+///     })(x, w);
+///
+/// The text has a spec in braces for each tensor, `->`, and one for each result, a tuple's in order. Axes in it are
+/// manual: nothing is sent along them but what the collectives inside say. Axes that only these name follow after a
+/// `;`. Over all other axes of the mesh values stay automatic: the planner propagates and reduces as it does outside.
+///
+/// Inside, every operation works on local tensors. A result may not vary over an axis that its out spec does not name:
+/// that does not compile. A result that is equal on all devices of a named axis is repeated along the dim.
+/// Gradients: those of the collectives' transposes, so the gradient is that of the function as a whole.
+/// Errors: not_divisible where a dim does not divide by its axes; spec_axis for an axis that the mesh lacks.
+/// Communication: what brings arguments to their specs, and the collectives inside.
+/// Source: JAX's shard_map, with varying types.
+template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here::current()) {
+  return ShardMapped<Text, F>(Source::from(at));
+}
+
+}  // namespace tessera
+
+#endif

@@ -1,0 +1,14 @@
+// expect: a collective names an axis that its shard_map does not
+// lines: 26
+#include <tessera/ops/shard_map.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto total(const Matrix& x) {
+#ifdef TESSERA_TWIN
+  return ts::shard_map<"{model} -> {}">([](auto a) { return ts::psum<"model">(a); })(x);
+#else
+  return ts::shard_map<"{model} -> {}">([](auto a) { return ts::psum<"modle">(a); })(x);
+#endif
+}

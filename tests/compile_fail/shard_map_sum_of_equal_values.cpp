@@ -1,0 +1,14 @@
+// expect: over an axis along which the value does not vary
+// lines: 26
+#include <tessera/ops/shard_map.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+auto total(const Matrix& x) {
+#ifdef TESSERA_TWIN
+  return ts::shard_map<"{data,model} -> {}">([](auto a) { return ts::psum<"data", "model">(a); })(x);
+#else
+  return ts::shard_map<"{data} -> {}; model">([](auto a) { return ts::psum<"data", "model">(a); })(x);
+#endif
+}

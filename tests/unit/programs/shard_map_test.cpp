@@ -1,0 +1,180 @@
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/ops/shard_map.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace ts = tessera;
+namespace tc = ts::collective;
+
+namespace {
+
+using Tensor = ts::ShardedTensor<double, 2>;
+constexpr int rows = 12, columns = 6;
+
+std::vector<double> some_values(int count, int seed) {
+  std::vector<double> values;
+  for (int i = 0; i < count; ++i) values.push_back(std::sin(1.7 * i + seed) + 0.01 * i);
+  return values;
+}
+
+// ---- every collective, against devices that are played by loops
+
+constexpr auto every_collective = [](auto a, auto b) {
+  auto v = a * (ts::cast<double>(ts::axis_index<"x">(a)) + 1.0);
+  auto spread = b * ts::cast<double>(ts::axis_index<"x">(b)) * 0.5;  // [12, 6], differs between devices
+  return std::tuple(ts::psum<"x">(v * v), ts::pmean<"x">(ts::exp(v)), ts::pmax<"x">(v), ts::pmin<"x">(v),
+                    tc::all_gather<"x", 1>(v), ts::psum_scatter<"x", 0>(spread), tc::all_to_all<"x", 1, 0>(v),
+                    ts::ppermute<"x">(v, ts::Shift(1)), ts::ppermute<"x">(ts::relu(v), {{0, 0}}),
+                    ts::einsum<"ik,jk->ij">(a, b), ts::unit<0>(ts::psum<"x">(ts::sum(v)) * ts::axis_size<"x">(v)),
+                    tc::all_gather<"x", 0>(ts::pvary<"x">(ts::unit<0>(ts::mean(b)))));
+};
+constexpr auto mapped = [](auto a, auto b) {
+  return ts::shard_map<"{x}, {} -> {}, {}, {}, {}, {}, {x}, {-,x}, {x}, {x}, {x}, {x}, {}">(every_collective)(a, b);
+};
+constexpr auto energy = [](const auto&... results) { return (ts::sum((results + 0.25) * results) + ...); };
+constexpr auto loss_of_all = [](const auto& inputs) {
+  const auto results = mapped(std::get<0>(inputs), std::get<1>(inputs));
+  return std::tuple(std::apply(energy, results), results);
+};
+constexpr auto all_with_gradient = [](auto a, auto b) { return ts::value_and_grad(loss_of_all)(std::tuple(a, b)); };
+
+/// A matrix, by rows.
+struct Matrix {
+  int m = 0, n = 0;
+  std::vector<double> data;
+  Matrix(int height, int width) : m(height), n(width), data(static_cast<std::size_t>(height * width)) {}
+  double& at(int i, int j) { return data[static_cast<std::size_t>(i * n + j)]; }
+  double at(int i, int j) const { return data[static_cast<std::size_t>(i * n + j)]; }
+};
+
+std::vector<Matrix> played(int devices, const Matrix& a, const Matrix& b) {
+  const int own = rows / devices;
+  const auto v = [&](int device, int i, int j) { return a.at(device * own + i, j) * (device + 1); };
+  Matrix sum(own, columns), mean = sum, high = sum, low = sum, gathered(own, columns * devices),
+                            scattered(rows, columns), turned = scattered, shifted = scattered, routed = scattered,
+                            product(rows, rows), total(1, devices), means(1, devices);
+  for (int i = 0; i < own; ++i)
+    for (int j = 0; j < columns; ++j) {
+      high.at(i, j) = low.at(i, j) = v(0, i, j);
+      for (int d = 0; d < devices; ++d) {
+        sum.at(i, j) += v(d, i, j) * v(d, i, j);
+        mean.at(i, j) += std::exp(v(d, i, j)) / devices;
+        high.at(i, j) = std::max(high.at(i, j), v(d, i, j));
+        low.at(i, j) = std::min(low.at(i, j), v(d, i, j));
+        gathered.at(i, d * columns + j) = v(d, i, j);
+        turned.at(d * own + i, j) = v(d, i, j);
+        shifted.at((d + 1) % devices * own + i, j) = v(d, i, j);
+        if (d == 0) routed.at(i, j) = std::max(0.0, v(d, i, j));
+        total.at(0, 0) += v(d, i, j) * devices;
+      }
+    }
+  for (int d = 0; d < devices; ++d) total.at(0, d) = total.at(0, 0);
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j) {
+      for (int d = 0; d < devices; ++d) scattered.at(i, j) += b.at(i, j) * d * 0.5;
+      for (int k = 0; k < rows; ++k) product.at(i, k) += a.at(i, j) * b.at(k, j);
+      for (int d = 0; d < devices; ++d) means.at(0, d) += b.at(i, j) / (rows * columns);
+    }
+  return {sum, mean, high, low, gathered, scattered, turned, shifted, routed, product, total, means};
+}
+double energy_of(const std::vector<Matrix>& results) {
+  double total = 0;
+  for (const Matrix& result : results)
+    for (double x : result.data) total += (x + 0.25) * x;
+  return total;
+}
+
+void expect_near(const std::vector<double>& found, const std::vector<double>& expected, double tolerance,
+                 const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << what << ", element " << i;
+}
+
+TEST(ShardMap, EveryCollectiveAndItsGradient) {
+  constexpr auto program = ts::compile(all_with_gradient);
+  Matrix a(rows, columns), b(rows, columns);
+  a.data = some_values(rows * columns, 1);
+  b.data = some_values(rows * columns, 2);
+  for (const ts::Mesh& mesh : {ts::Mesh({{"x", 1}}), ts::Mesh({{"x", 2}}), ts::Mesh({{"x", 3}}),
+                               ts::Mesh({{"y", 2}, {"x", 2}}), ts::Mesh({{"x", 3}, {"y", 2}}, {5, 3, 1, 0, 2, 4})}) {
+    const int devices = mesh.axis_size(mesh.axis_index("x"));
+    const auto [value, gradient] =
+        program(ts::shard(a.data, {rows, columns}, mesh, {ts::none, "x"}), ts::shard(b.data, {rows, columns}, mesh));
+    const std::vector<Matrix> expected = played(devices, a, b);
+    const std::string on = " on " + mesh.text();
+    EXPECT_NEAR(ts::to_host(std::get<0>(value))[0], energy_of(expected), 1e-9 * energy_of(expected)) << on;
+    std::size_t next = 0;
+    std::apply(
+        [&](const auto&... results) {
+          ((expect_near(ts::to_host(results), expected[next].data, 1e-12, "result " + std::to_string(next) + on),
+            ++next),
+           ...);
+        },
+        std::get<1>(value));
+    for (int k = 0; k < 2; ++k) {
+      std::vector<double> slope;
+      for (int i = 0; i < rows * columns; ++i) {
+        Matrix up_a = a, up_b = b, down_a = a, down_b = b;
+        const double step = 1e-5;
+        (k == 0 ? up_a : up_b).data[static_cast<std::size_t>(i)] += step;
+        (k == 0 ? down_a : down_b).data[static_cast<std::size_t>(i)] -= step;
+        slope.push_back((energy_of(played(devices, up_a, up_b)) - energy_of(played(devices, down_a, down_b))) /
+                        (2 * step));
+      }
+      expect_near(ts::to_host(k == 0 ? std::get<0>(gradient) : std::get<1>(gradient)), slope, 1e-6,
+                  "gradient " + std::to_string(k) + on);
+    }
+  }
+}
+
+// ---- a layer split by hand along one axis, automatic along the other, against the plain one
+
+constexpr auto by_hand = [](auto x, auto up, auto down) {
+  return ts::shard_map<"{}, {-,model}, {model} -> {}">([](auto in, auto u, auto d) {
+    return ts::psum<"model">(ts::matmul(ts::gelu(ts::matmul(in, u)), d));
+  })(x, up, down);
+};
+constexpr auto plain = [](auto x, auto up, auto down) { return ts::matmul(ts::gelu(ts::matmul(x, up)), down); };
+
+template <class Layer> struct Step {
+  constexpr auto operator()(auto weights, auto x) const {
+    return ts::value_and_grad([](const auto& w, const auto& in) {
+      const auto y = Layer{}(in, std::get<0>(w), std::get<1>(w));
+      return ts::mean(y * y);
+    })(weights, x);
+  }
+};
+using ByHand = Step<decltype(by_hand)>;
+using Plain = Step<decltype(plain)>;
+
+TEST(ShardMap, OtherAxesStayAutomatic) {
+  constexpr auto both = ts::compile([](auto x, auto up, auto down) {
+    return std::tuple(ByHand{}(std::tuple(up, down), x), Plain{}(std::tuple(up, down), x));
+  });
+  const auto x = some_values(10 * 5, 3), up = some_values(5 * 8, 4), down = some_values(8 * 5, 5);
+  for (const ts::Mesh& mesh :
+       {ts::Mesh({{"model", 1}}), ts::Mesh({{"data", 2}, {"model", 2}}), ts::Mesh({{"model", 4}, {"data", 3}})}) {
+    const ts::PartitionSpec batch = mesh.has_axis("data") ? ts::PartitionSpec{"data"} : ts::PartitionSpec{};
+    const auto [mine, theirs] =
+        both(ts::shard(x, {10, 5}, mesh, batch), ts::shard(up, {5, 8}, mesh, {ts::none, "model"}),
+             ts::shard(down, {8, 5}, mesh, {"model"}));
+    EXPECT_NEAR(ts::to_host(std::get<0>(mine))[0], ts::to_host(std::get<0>(theirs))[0], 1e-12) << mesh.text();
+    expect_near(ts::to_host(std::get<0>(std::get<1>(mine))), ts::to_host(std::get<0>(std::get<1>(theirs))), 1e-11,
+                "up on " + mesh.text());
+    expect_near(ts::to_host(std::get<1>(std::get<1>(mine))), ts::to_host(std::get<1>(std::get<1>(theirs))), 1e-11,
+                "down on " + mesh.text());
+  }
+}
+
+}  // namespace
