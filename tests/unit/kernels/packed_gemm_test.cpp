@@ -88,7 +88,7 @@ TEST(SmallGemm, EveryLayoutThatItTakes) {
     if (!is_small(problem.g)) return 0;
     const auto expected = problem.expected();
     small_gemm(problem.g);
-    EXPECT_EQ(problem.c, expected) << problem.what(CpuLevel::portable);
+    EXPECT_EQ(problem.c, expected) << problem.what("small");
     return 1;
   };
   int taken = 0;
