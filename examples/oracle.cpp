@@ -45,13 +45,30 @@ int main() {
   }
 
   // A program, and how many of its values were compared. Seven rows over three devices, and a sum over all of them.
-  constexpr auto loss = ts::compile([](auto in, auto weight) {
+  constexpr auto mean_square = [](auto in, auto weight) {
     const auto out = ts::matmul(in, weight);
     return ts::mean(out * out);
-  });
+  };
+  constexpr auto loss = ts::compile(mean_square);
   const auto rows = ts::shard(values, {7, 10}, mesh, {"data", "model"});
   const auto weight = ts::ones<float>({10, 4}, mesh, {"model"});
-  ts::OracleScope oracle(ts::OracleScope::On::difference_is_kept);
-  loss(rows, weight);
-  std::cout << oracle.compared() << " values compared, " << oracle.differences().size() << " differ\n";
+  {
+    ts::OracleScope oracle(ts::OracleScope::On::difference_is_kept);
+    loss(rows, weight);
+    std::cout << oracle.compared() << " values compared, " << oracle.differences().size() << " differ\n";
+  }
+
+  // The same to the bit on any number of devices.
+  for (float& value : values) value = value * 0.1f + 0.3f;
+  constexpr auto exact = ts::compile(mean_square, {.deterministic = true});
+  std::vector<float> results;
+  for (const int devices : {1, 2, 3, 8}) {
+    const ts::Mesh line = ts::mesh_1d(devices, "data");
+    const auto x_of_line = ts::shard(values, {7, 10}, line, {"data"});
+    const auto w_of_line = ts::ones<float>({10, 4}, line, {ts::none, "data"});
+    results.push_back(ts::to_host(exact(x_of_line, w_of_line))[0]);
+    std::cout << devices << " devices: " << (results.back() == results.front() ? "same bits, " : "other bits, ")
+              << exact.plan(x_of_line, w_of_line).wire_bytes() << " B, else "
+              << loss.plan(x_of_line, w_of_line).wire_bytes() << " B\n";
+  }
 }

@@ -12773,8 +12773,9 @@ class Flow {
   Growable<PartList> parts;            ///< by node: which parts of a partial value there are
   Growable<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
 
+  /// `deterministic`: units that reduce are computed whole.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
-                 const Mesh& mesh, const ValueShardings& values)
+                 const Mesh& mesh, const ValueShardings& values, bool deterministic = false)
       : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
@@ -12787,7 +12788,10 @@ class Flow {
     factors.resize(at(units.count));
     for (int u = 0; u < units.count; ++u) {
       if (links.of_unit[at(u)] < 0) continue;
-      factors[at(u)] = assign_factors(links, link(u), mesh, values);
+      if (deterministic && reduces(u))
+        factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
+      else
+        factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -12862,6 +12866,15 @@ class Flow {
       pass_single(u, used);
     else if (!pass_numbers(u, used))
       pass_fused(u, used);
+  }
+
+  constexpr bool reduces(int u) const {
+    const Unit& unit = units_[u];
+    bool any = unit.phase_reduces > 0;
+    for (int o = 0; o < unit.output_count; ++o) any = any || units_.output(u, o).accumulates;
+    return unit.kind == UnitKind::fused ? any
+                                        : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
+                                              unit.kind == UnitKind::attention;
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {
@@ -13099,6 +13112,9 @@ struct PlanOptions {
   bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
   /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
   InlineVector<Name, max_axes> explicit_axes = {};
+  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
+  /// no partial value is ever added up. See docs/spmd.md for what it costs.
+  bool deterministic = false;
 };
 
 }  // namespace tessera
@@ -13275,8 +13291,9 @@ class GraphPlanner {
       : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
         requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
         values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]), g_(g) {
-  }
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)],
+              options.deterministic),
+        g_(g) {}
 
   constexpr GraphPlan plan() {
     versions_.assign(size(graph_.size), {});
@@ -13392,7 +13409,7 @@ class GraphPlanner {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
     const Sharding& made = flow_.produced[size(node)];
-    return made.unreduced == 0 ? made : values_.of[size(node)];
+    return made.unreduced == 0 && !options_.deterministic ? made : values_.of[size(node)];
   }
 
   constexpr void add_arguments() {
@@ -13471,6 +13488,7 @@ class GraphPlanner {
   constexpr bool is_view(int u, int source, Shape& strides) {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
+    if (options_.deterministic) return false;  // kernels may choose their way by strides
     if (node.op == Op::slice) {
       strides = strides_[size(source)];
       return !(stacked && dim_of(node) == 0);

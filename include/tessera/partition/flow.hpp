@@ -23,8 +23,9 @@ class Flow {
   Growable<PartList> parts;            ///< by node: which parts of a partial value there are
   Growable<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
 
+  /// `deterministic`: units that reduce are computed whole.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
-                 const Mesh& mesh, const ValueShardings& values)
+                 const Mesh& mesh, const ValueShardings& values, bool deterministic = false)
       : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
@@ -37,7 +38,10 @@ class Flow {
     factors.resize(at(units.count));
     for (int u = 0; u < units.count; ++u) {
       if (links.of_unit[at(u)] < 0) continue;
-      factors[at(u)] = assign_factors(links, link(u), mesh, values);
+      if (deterministic && reduces(u))
+        factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
+      else
+        factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -112,6 +116,15 @@ class Flow {
       pass_single(u, used);
     else if (!pass_numbers(u, used))
       pass_fused(u, used);
+  }
+
+  constexpr bool reduces(int u) const {
+    const Unit& unit = units_[u];
+    bool any = unit.phase_reduces > 0;
+    for (int o = 0; o < unit.output_count; ++o) any = any || units_.output(u, o).accumulates;
+    return unit.kind == UnitKind::fused ? any
+                                        : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
+                                              unit.kind == UnitKind::attention;
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {

@@ -40,8 +40,9 @@ class GraphPlanner {
       : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
         requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
         values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)]), g_(g) {
-  }
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)],
+              options.deterministic),
+        g_(g) {}
 
   constexpr GraphPlan plan() {
     versions_.assign(size(graph_.size), {});
@@ -157,7 +158,7 @@ class GraphPlanner {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
     const Sharding& made = flow_.produced[size(node)];
-    return made.unreduced == 0 ? made : values_.of[size(node)];
+    return made.unreduced == 0 && !options_.deterministic ? made : values_.of[size(node)];
   }
 
   constexpr void add_arguments() {
@@ -236,6 +237,7 @@ class GraphPlanner {
   constexpr bool is_view(int u, int source, Shape& strides) {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
+    if (options_.deterministic) return false;  // kernels may choose their way by strides
     if (node.op == Op::slice) {
       strides = strides_[size(source)];
       return !(stacked && dim_of(node) == 0);

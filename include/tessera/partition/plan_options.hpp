@@ -13,6 +13,9 @@ struct PlanOptions {
   bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
   /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
   InlineVector<Name, max_axes> explicit_axes = {};
+  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
+  /// no partial value is ever added up. See docs/spmd.md for what it costs.
+  bool deterministic = false;
 };
 
 }  // namespace tessera

@@ -105,7 +105,8 @@ template <class F> class Compiled {
                                         !((StoredOperand<std::remove_cvref_t<Args>> && moved_in<Args>) || ...);
 
   bool asks_nothing() const {
-    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty();
+    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty() &&
+           !options_.deterministic;
   }
 
   /// The executable for these arguments, and their leaves.

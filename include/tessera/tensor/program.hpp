@@ -198,7 +198,7 @@ class ProgramCache {
 
   static bool same(const PlanOptions& a, const PlanOptions& b) {
     return a.outputs == b.outputs && a.forbid_unasked_reshards == b.forbid_unasked_reshards &&
-           a.explicit_axes == b.explicit_axes;
+           a.explicit_axes == b.explicit_axes && a.deterministic == b.deterministic;
   }
   static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
     for (std::size_t i = 0; i < a.size(); ++i)

@@ -1,6 +1,7 @@
 #include "check.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -278,6 +279,7 @@ class Case {
   Random random_;
   std::vector<Array> arguments_;
   std::vector<std::vector<Array>> rounded_;
+  std::vector<Array> deterministic_;  // results of the mesh before
   std::string text_;
 
   const ts::Node& output(std::size_t k) const {
@@ -324,6 +326,28 @@ class Case {
     for (const ts::OracleDifference& found : run.differences) ADD_FAILURE() << found.text() << "\n" << text_;
   }
 
+  /// In deterministic mode all meshes give the same bits.
+  void expect_same_bits(const ts::Mesh& mesh, const std::vector<ts::ArgumentInfo>& infos,
+                        const std::vector<ts::Leaf>& leaves) {
+    ts::PlanOptions options;
+    options.deterministic = true;
+    ts::Plan plan =
+        ts::make_plan(program_.program, program_.units, mesh, infos.data(), static_cast<int>(infos.size()), options);
+    ts::verify_plan(plan, program_.program, program_.units);
+    EXPECT_EQ(plan.count(ts::all_reduce) + plan.count(ts::reduce_scatter), 0) << text_;
+    ts::runtime::Executable executable(program_, std::move(plan));
+    const std::vector<ts::Leaf> held = leaves;
+    std::vector<Array> got;
+    for (const ts::Leaf& leaf : executable.run(held)) got.push_back(load(leaf));
+    for (std::size_t k = 0; k < got.size() && !deterministic_.empty(); ++k)
+      for (std::size_t i = 0; i < got[k].data.size(); ++i)
+        ASSERT_EQ(std::bit_cast<std::uint64_t>(got[k].data[i]), std::bit_cast<std::uint64_t>(deterministic_[k].data[i]))
+            << "element " << i << " of result " << k << ": " << got[k].data[i] << ", not " << deterministic_[k].data[i]
+            << "\n"
+            << text_;
+    deterministic_ = std::move(got);
+  }
+
   std::vector<Array> run_on(const ts::Mesh& mesh) {
     text_ = ts::concat_text("case ", seed_, " on ", mesh.text(), "\n");
     std::vector<ts::Leaf> leaves;
@@ -351,6 +375,7 @@ class Case {
       ts::verify_plan(plan, program_.program, program_.units);
       ts::runtime::Executable executable(program_, std::move(plan));
       if (seed_ % 4 == 0 || std::getenv("TESSERA_CASE") != nullptr) expect_like_one_device(executable, leaves);
+      if (seed_ % 4 == 1 || std::getenv("TESSERA_CASE") != nullptr) expect_same_bits(found, infos, leaves);
       {
         ts::CommunicationScope scope;
         for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));

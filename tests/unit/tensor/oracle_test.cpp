@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -16,6 +17,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/oracle.hpp>
+#include <tessera/tensor/reshard.hpp>
 
 namespace ts = tessera;
 namespace rt = tessera::runtime;
@@ -196,6 +198,44 @@ TEST(oracle, calls_in_a_scope_are_compared_and_may_give_their_arguments_up) {
   EXPECT_NEAR(ts::to_host(loss)[0], ts::to_host(loss_again)[0], 1e-6);
   const auto a = ts::to_host(out), b = ts::to_host(out_again);
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+}
+
+// A loss, gradients of stacked layers and an updated weight: data-parallel, fully sharded, tensor-parallel, and mixed.
+TEST(deterministic, bits_are_those_of_one_device) {
+  constexpr auto exact = ts::compile(step, {.deterministic = true});
+  struct Layout {
+    ts::Mesh mesh;
+    ts::PartitionSpec block, out, batch;
+  };
+  const ts::PartitionSpec none{}, data{"data"};
+  const Layout layouts[] = {
+      {ts::Mesh({{"data", 1}, {"model", 1}}), none, none, none},
+      {ts::Mesh({{"data", 2}, {"model", 1}}), none, none, data},
+      {ts::Mesh({{"data", 3}, {"model", 1}}), none, none, data},
+      {ts::Mesh({{"data", 8}, {"model", 1}}), data.gathered_on_use(), data.gathered_on_use(), data},
+      {ts::Mesh({{"data", 1}, {"model", 3}}), {ts::none, "model"}, {"model"}, none},
+      {ts::Mesh({{"data", 2}, {"model", 4}}), {"data", "model"}, {"model", "data"}, data},
+  };
+  std::vector<std::uint32_t> first;
+  for (const Layout& layout : layouts) {
+    const auto place = [&](const auto& x, const ts::PartitionSpec& spec) { return ts::reshard(x, layout.mesh, spec); };
+    Net placed = net();
+    for (Block& block : placed.blocks.layers()) block.w = place(block.w, layout.block);
+    placed.out = place(placed.out, layout.out);
+    const auto x = place(input(), layout.batch), t = place(target(), layout.batch);
+    EXPECT_EQ(exact.plan(placed, x, t).count(ts::all_reduce), 0);
+    auto [loss, gradient, out] = exact(placed, x, t);
+    std::vector<std::uint32_t> bits;
+    const auto add = [&](const auto& result) {
+      for (const float value : ts::to_host(result)) bits.push_back(std::bit_cast<std::uint32_t>(value));
+    };
+    add(loss);
+    for (const Block& block : gradient.blocks.layers()) add(block.w);
+    add(gradient.out);
+    add(out);
+    if (first.empty()) first = bits;
+    EXPECT_EQ(bits, first) << layout.mesh.text();
+  }
 }
 
 TEST(oracle, expressions_and_calls_that_are_found_again_are_compared) {
