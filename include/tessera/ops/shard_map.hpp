@@ -100,6 +100,18 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
       leave_shard_map(Region::text, Region::text.out[Spec], {result.value.at(source), R::varying, R::rank}));
 }
 
+/// What stands for the results of a call that does not compile, so that nothing else is said of them.
+template <class Traced> constexpr auto unmade_results() {
+  if constexpr (is_tuple_v<Traced>)
+    return []<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
+      return std::tuple(unmade_results<Rs>()...);
+    }(std::type_identity<Traced>());
+  else if constexpr (LocalOperand<Traced>)
+    return Sym<typename Traced::element, Traced::rank>();
+  else
+    return Sym<float, 0>();
+}
+
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   using Region = ShardMapRegion<Text>;
   static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
@@ -161,7 +173,7 @@ template <FixedString Text, class F> class ShardMapped {
     }();
     static_assert(results == Region::text.outs, "tessera: shard_map has another number of out specs than results");
     if constexpr (results != Region::text.outs || !std::is_empty_v<F> || !Tag::leaves) {
-      return Sym<float, 0>();
+      return detail::unmade_results<typename Tag::traced>();
     } else if constexpr (Tag::single) {
       return call<Tag>(source_, xs...);
     } else {

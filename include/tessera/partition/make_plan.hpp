@@ -43,7 +43,8 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     shardings.push_back(arguments[i].sharding);
     numbers.push_back(arguments[i].number);
   }
-  const Growable<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data(), mesh);
+  const Growable<GraphShapes> found =
+      infer_shapes(program, shapes.data(), numbers.data(), options.sizes ? *options.sizes : mesh);
   unsigned explicit_axes = 0;
   for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
   if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);

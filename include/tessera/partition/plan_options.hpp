@@ -16,6 +16,7 @@ struct PlanOptions {
   /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
   /// no partial value is ever added up. See docs/spmd.md for what it costs.
   bool deterministic = false;
+  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
 };
 
 }  // namespace tessera

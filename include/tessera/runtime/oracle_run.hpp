@@ -412,8 +412,8 @@ inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> a
     }
     infos.push_back(info);
   }
-  Executable alone(compiled,
-                   make_plan(compiled.program, compiled.units, one, infos.data(), static_cast<int>(infos.size())));
+  Executable alone(compiled, make_plan(compiled.program, compiled.units, one, infos.data(),
+                                       static_cast<int>(infos.size()), {.sizes = &executable.plan().mesh}));
   OracleValues values(alone.plan());
   {
     const tessera::detail::Uncounted uncounted;

@@ -12,6 +12,7 @@
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/oracle.hpp>
 
 namespace ts = tessera;
 namespace tc = ts::collective;
@@ -109,8 +110,12 @@ TEST(ShardMap, EveryCollectiveAndItsGradient) {
   for (const ts::Mesh& mesh : {ts::Mesh({{"x", 1}}), ts::Mesh({{"x", 2}}), ts::Mesh({{"x", 3}}),
                                ts::Mesh({{"y", 2}, {"x", 2}}), ts::Mesh({{"x", 3}, {"y", 2}}, {5, 3, 1, 0, 2, 4})}) {
     const int devices = mesh.axis_size(mesh.axis_index("x"));
-    const auto [value, gradient] =
-        program(ts::shard(a.data, {rows, columns}, mesh, {ts::none, "x"}), ts::shard(b.data, {rows, columns}, mesh));
+    const auto x = ts::shard(a.data, {rows, columns}, mesh, {ts::none, "x"});
+    const auto y = ts::shard(b.data, {rows, columns}, mesh);
+    const auto [value, gradient] = program(x, y);
+    const ts::OracleScope same_on_one_device;  // throws where a value differs
+    program(x, y);
+    EXPECT_GT(same_on_one_device.compared(), 50);
     const std::vector<Matrix> expected = played(devices, a, b);
     const std::string on = " on " + mesh.text();
     EXPECT_NEAR(ts::to_host(std::get<0>(value))[0], energy_of(expected), 1e-9 * energy_of(expected)) << on;
