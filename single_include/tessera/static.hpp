@@ -6185,24 +6185,29 @@ inline constexpr RowEntry source_rows[] = {
 
 namespace tessera::rows {
 
-/// Of dims that are split by mesh axes, which is what shard_map does: throws not_divisible. `node.value` counts the
-/// leading dims that the user's code does not see.
-constexpr void fail_axis(const ShapeContext& c, int dim, int first, int last) {
+/// Throws not_divisible for a dim that mesh axes split, which is what shard_map does. `node.value` counts the leading
+/// dims that the user's code does not see.
+[[noreturn]] inline void fail_axis(const ShapeContext& c, std::string_view why, int dim, int first, int last) {
   std::string axes;
   std::int64_t size = 1;
   for (int f = first; f < last; ++f) {
     if (!c.has(1 + f)) continue;
-    const Node& given = c.graph.operand_node(c.id, 1 + f);
-    if (given.op != Op::axis_size) return;
-    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(given).view(), "'");
+    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(c.graph.operand_node(c.id, 1 + f)).view(), "'");
     size *= c.number(1 + f);
   }
+  const int hidden = c.node().index();
   Shape shape = c.operand(0);
-  for (int lead = c.node().index(); lead > 0; --lead) shape.erase(0);
+  for (int lead = hidden; lead > 0; --lead) shape.erase(0);
   const std::string at = c.node().source.text();
-  fail(errc::not_divisible, "[shard_map] dim ", dim - c.node().index(), " of ", shape_text(c.node().dtype, shape),
-       c.node().index() > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)],
-       " does not divide by the ", size, " devices of axis ", axes, at.empty() ? "" : " at ", at);
+  fail(errc::not_divisible, "[shard_map] dim ", dim - hidden, " of ", shape_text(c.node().dtype, shape),
+       hidden > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)], " ", why, " the ", size,
+       " devices of axis ", axes, at.empty() ? "" : " at ", at);
+}
+constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
+  bool all = true;
+  for (int f = first; f < last; ++f)
+    all = all && (!c.has(1 + f) || c.graph.operand_node(c.id, 1 + f).op == Op::axis_size);
+  return all;
 }
 
 /// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
@@ -6228,7 +6233,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
     if (inferred >= 0) {
       if (extent % product != 0) {
-        fail_axis(c, factors.in_dim[first], first, last);
+        if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
         fail_shapes(c, "a dim does not divide into the sizes it is split by");
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
@@ -8363,6 +8368,14 @@ template <> struct LocalRule<BroadcastTag> {
   }
 };
 
+/// The table has no leading dims.
+template <> struct LocalRule<GatherTag> {
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned, const LocalValue& table,
+                              const LocalValue& indices) {
+    return GatherTag::emit(context, table.value, indices.value);
+  }
+};
+
 /// Devices' batches are one batch.
 template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
   template <class... Scale>
@@ -8832,6 +8845,13 @@ template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spe
   static constexpr type make(const Value& x) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
 };
 
+/// The name of the axis is in the message, as an argument of this template.
+template <Name Axis, bool Equal> constexpr bool said_of_axis() {
+  static_assert(Equal, "tessera: a result of shard_map differs between the devices of an axis that its out spec does "
+                       "not name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a "
+                       "dim");
+  return true;
+}
 /// Whether a result may leave by a spec, said in a sentence.
 template <class Region, class R, int Spec> constexpr bool may_leave() {
   static_assert(LocalOperand<R>, "tessera: the function of a shard_map returns a local tensor, or a tuple of them");
@@ -8839,9 +8859,8 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
     constexpr LocalSpec spec = Region::text.out[Spec];
     static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
     static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
-    static_assert((R::varying & ~spec.mask) == 0,
-                  "tessera: a result of shard_map differs between the devices of an axis that its out spec does not "
-                  "name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a dim");
+    constexpr unsigned left = R::varying & ~spec.mask;
+    static_assert(said_of_axis<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
     return spec.rank <= R::rank && (R::varying & ~spec.mask) == 0;
   }
   return false;
@@ -8849,6 +8868,18 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
 template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& result, Source source) {
   return Sym<typename R::element, R::rank>(
       leave_shard_map(Region::text, Region::text.out[Spec], {result.value.at(source), R::varying, R::rank}));
+}
+
+/// What stands for the results of a call that does not compile, so that nothing else is said of them.
+template <class Traced> constexpr auto unmade_results() {
+  if constexpr (is_tuple_v<Traced>)
+    return []<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
+      return std::tuple(unmade_results<Rs>()...);
+    }(std::type_identity<Traced>());
+  else if constexpr (LocalOperand<Traced>)
+    return Sym<typename Traced::element, Traced::rank>();
+  else
+    return Sym<float, 0>();
 }
 
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
@@ -8866,13 +8897,17 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
     return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
   }
   template <std::size_t... I>
+    requires(std::is_empty_v<F> && Region::text.valid)
   static auto traced_as(std::index_sequence<I...>)
       -> decltype(F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...));
+  static auto traced_as(...) -> Local<float, 0, Region, 0>;
   using traced = decltype(traced_as(std::index_sequence_for<Xs...>()));
   static constexpr bool single = !is_tuple_v<traced>;
   /// Whether all results may leave.
   static constexpr bool leaves = [] {
-    if constexpr (single)
+    if constexpr (!std::is_empty_v<F> || !Region::text.valid)
+      return false;
+    else if constexpr (single)
       return may_leave<Region, traced, 0>();
     else
       return []<std::size_t... I>(std::index_sequence<I...>) {
@@ -8910,9 +8945,10 @@ template <FixedString Text, class F> class ShardMapped {
       else
         return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
     }();
-    static_assert(results == Region::text.outs, "tessera: shard_map has another number of out specs than results");
+    static_assert(results == Region::text.outs || !std::is_empty_v<F> || !Region::text.valid,
+                  "tessera: shard_map has another number of out specs than results");
     if constexpr (results != Region::text.outs || !std::is_empty_v<F> || !Tag::leaves) {
-      return Sym<float, 0>();
+      return detail::unmade_results<typename Tag::traced>();
     } else if constexpr (Tag::single) {
       return call<Tag>(source_, xs...);
     } else {
@@ -9761,14 +9797,15 @@ inline double run_time_number(Op op, double a, double b) {
   }
 }
 
-constexpr double mesh_axis_size(const Node& node, const Mesh& mesh) {
-  const Name axis = axis_of(node);
-  if (!mesh.has_axis(axis.view())) {
-    const std::string at = node.source.text();
-    fail(errc::spec_axis, "[shard_map] axis '", axis.view(), "' is none of ", mesh.text(), at.empty() ? "" : " at ",
-         at);
-  }
-  return mesh.axis_size(mesh.axis_index(axis.view()));
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+/// The index of an axis that a shard_map names.
+constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
+  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
+  return mesh.axis_index(axis.view());
 }
 
 /// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++. Without a mesh,
@@ -9776,7 +9813,7 @@ constexpr double mesh_axis_size(const Node& node, const Mesh& mesh) {
 constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
                              const double* arguments, const Mesh* mesh) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size) return mesh ? mesh_axis_size(node, *mesh) : numbers[id];
+  if (node.op == Op::axis_size) return mesh ? mesh->axis_size(named_axis(axis_of(node), node, *mesh)) : numbers[id];
   if (node.op == Op::constant) return node.value;
   if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
   if (node.op == Op::extent)
@@ -10561,7 +10598,7 @@ class ShardingSolver {
     unsigned axes = 0;
     if (node.labels[2] > 0)
       for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-        for (const Name& name : entry.axes) axes |= 1u << mesh_.axis_index(name.view());
+        for (const Name& name : entry.axes) axes |= 1u << detail::named_axis(name, node, mesh_);
     return static_cast<std::uint16_t>(axes);
   }
 
@@ -10571,8 +10608,8 @@ class ShardingSolver {
     ValueShardings made(graph);
     for (int id = 0; id < graph.size; ++id)
       if (graph[id].op == Op::constraint) {
-        made.of[size(id)] = wanted(graph[id]);
         made.closed[size(id)] = closed_axes(graph[id]);
+        made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
         made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
       }
@@ -13115,6 +13152,7 @@ struct PlanOptions {
   /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
   /// no partial value is ever added up. See docs/spmd.md for what it costs.
   bool deterministic = false;
+  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
 };
 
 }  // namespace tessera
@@ -13790,7 +13828,8 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     shardings.push_back(arguments[i].sharding);
     numbers.push_back(arguments[i].number);
   }
-  const Growable<GraphShapes> found = infer_shapes(program, shapes.data(), numbers.data(), mesh);
+  const Growable<GraphShapes> found =
+      infer_shapes(program, shapes.data(), numbers.data(), options.sizes ? *options.sizes : mesh);
   unsigned explicit_axes = 0;
   for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
   if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);

@@ -7,24 +7,29 @@
 
 namespace tessera::rows {
 
-/// Of dims that are split by mesh axes, which is what shard_map does: throws not_divisible. `node.value` counts the
-/// leading dims that the user's code does not see.
-constexpr void fail_axis(const ShapeContext& c, int dim, int first, int last) {
+/// Throws not_divisible for a dim that mesh axes split, which is what shard_map does. `node.value` counts the leading
+/// dims that the user's code does not see.
+[[noreturn]] inline void fail_axis(const ShapeContext& c, std::string_view why, int dim, int first, int last) {
   std::string axes;
   std::int64_t size = 1;
   for (int f = first; f < last; ++f) {
     if (!c.has(1 + f)) continue;
-    const Node& given = c.graph.operand_node(c.id, 1 + f);
-    if (given.op != Op::axis_size) return;
-    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(given).view(), "'");
+    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(c.graph.operand_node(c.id, 1 + f)).view(), "'");
     size *= c.number(1 + f);
   }
+  const int hidden = c.node().index();
   Shape shape = c.operand(0);
-  for (int lead = c.node().index(); lead > 0; --lead) shape.erase(0);
+  for (int lead = hidden; lead > 0; --lead) shape.erase(0);
   const std::string at = c.node().source.text();
-  fail(errc::not_divisible, "[shard_map] dim ", dim - c.node().index(), " of ", shape_text(c.node().dtype, shape),
-       c.node().index() > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)],
-       " does not divide by the ", size, " devices of axis ", axes, at.empty() ? "" : " at ", at);
+  fail(errc::not_divisible, "[shard_map] dim ", dim - hidden, " of ", shape_text(c.node().dtype, shape),
+       hidden > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)], " ", why, " the ", size,
+       " devices of axis ", axes, at.empty() ? "" : " at ", at);
+}
+constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
+  bool all = true;
+  for (int f = first; f < last; ++f)
+    all = all && (!c.has(1 + f) || c.graph.operand_node(c.id, 1 + f).op == Op::axis_size);
+  return all;
 }
 
 /// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
@@ -50,7 +55,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
     if (inferred >= 0) {
       if (extent % product != 0) {
-        fail_axis(c, factors.in_dim[first], first, last);
+        if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
         fail_shapes(c, "a dim does not divide into the sizes it is split by");
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;

@@ -114,6 +114,14 @@ template <> struct LocalRule<BroadcastTag> {
   }
 };
 
+/// The table has no leading dims.
+template <> struct LocalRule<GatherTag> {
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned, const LocalValue& table,
+                              const LocalValue& indices) {
+    return GatherTag::emit(context, table.value, indices.value);
+  }
+};
+
 /// Devices' batches are one batch.
 template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
   template <class... Scale>

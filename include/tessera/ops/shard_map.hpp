@@ -81,6 +81,13 @@ template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spe
   static constexpr type make(const Value& x) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
 };
 
+/// The name of the axis is in the message, as an argument of this template.
+template <Name Axis, bool Equal> constexpr bool said_of_axis() {
+  static_assert(Equal, "tessera: a result of shard_map differs between the devices of an axis that its out spec does "
+                       "not name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a "
+                       "dim");
+  return true;
+}
 /// Whether a result may leave by a spec, said in a sentence.
 template <class Region, class R, int Spec> constexpr bool may_leave() {
   static_assert(LocalOperand<R>, "tessera: the function of a shard_map returns a local tensor, or a tuple of them");
@@ -88,9 +95,8 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
     constexpr LocalSpec spec = Region::text.out[Spec];
     static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
     static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
-    static_assert((R::varying & ~spec.mask) == 0,
-                  "tessera: a result of shard_map differs between the devices of an axis that its out spec does not "
-                  "name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a dim");
+    constexpr unsigned left = R::varying & ~spec.mask;
+    static_assert(said_of_axis<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
     return spec.rank <= R::rank && (R::varying & ~spec.mask) == 0;
   }
   return false;
@@ -127,13 +133,17 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
     return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
   }
   template <std::size_t... I>
+    requires(std::is_empty_v<F> && Region::text.valid)
   static auto traced_as(std::index_sequence<I...>)
       -> decltype(F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...));
+  static auto traced_as(...) -> Local<float, 0, Region, 0>;
   using traced = decltype(traced_as(std::index_sequence_for<Xs...>()));
   static constexpr bool single = !is_tuple_v<traced>;
   /// Whether all results may leave.
   static constexpr bool leaves = [] {
-    if constexpr (single)
+    if constexpr (!std::is_empty_v<F> || !Region::text.valid)
+      return false;
+    else if constexpr (single)
       return may_leave<Region, traced, 0>();
     else
       return []<std::size_t... I>(std::index_sequence<I...>) {
@@ -171,7 +181,8 @@ template <FixedString Text, class F> class ShardMapped {
       else
         return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
     }();
-    static_assert(results == Region::text.outs, "tessera: shard_map has another number of out specs than results");
+    static_assert(results == Region::text.outs || !std::is_empty_v<F> || !Region::text.valid,
+                  "tessera: shard_map has another number of out specs than results");
     if constexpr (results != Region::text.outs || !std::is_empty_v<F> || !Tag::leaves) {
       return detail::unmade_results<typename Tag::traced>();
     } else if constexpr (Tag::single) {

@@ -72,14 +72,15 @@ inline double run_time_number(Op op, double a, double b) {
   }
 }
 
-constexpr double mesh_axis_size(const Node& node, const Mesh& mesh) {
-  const Name axis = axis_of(node);
-  if (!mesh.has_axis(axis.view())) {
-    const std::string at = node.source.text();
-    fail(errc::spec_axis, "[shard_map] axis '", axis.view(), "' is none of ", mesh.text(), at.empty() ? "" : " at ",
-         at);
-  }
-  return mesh.axis_size(mesh.axis_index(axis.view()));
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+/// The index of an axis that a shard_map names.
+constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
+  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
+  return mesh.axis_index(axis.view());
 }
 
 /// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++. Without a mesh,
@@ -87,7 +88,7 @@ constexpr double mesh_axis_size(const Node& node, const Mesh& mesh) {
 constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
                              const double* arguments, const Mesh* mesh) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size) return mesh ? mesh_axis_size(node, *mesh) : numbers[id];
+  if (node.op == Op::axis_size) return mesh ? mesh->axis_size(named_axis(axis_of(node), node, *mesh)) : numbers[id];
   if (node.op == Op::constant) return node.value;
   if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
   if (node.op == Op::extent)

@@ -139,7 +139,7 @@ class ShardingSolver {
     unsigned axes = 0;
     if (node.labels[2] > 0)
       for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-        for (const Name& name : entry.axes) axes |= 1u << mesh_.axis_index(name.view());
+        for (const Name& name : entry.axes) axes |= 1u << detail::named_axis(name, node, mesh_);
     return static_cast<std::uint16_t>(axes);
   }
 
@@ -149,8 +149,8 @@ class ShardingSolver {
     ValueShardings made(graph);
     for (int id = 0; id < graph.size; ++id)
       if (graph[id].op == Op::constraint) {
-        made.of[size(id)] = wanted(graph[id]);
         made.closed[size(id)] = closed_axes(graph[id]);
+        made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
         made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
       }
