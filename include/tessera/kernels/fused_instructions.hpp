@@ -52,12 +52,14 @@ struct ElementPlace {
   std::int64_t index;   ///< global, along the row dim
   std::byte* kept;      ///< values that passes keep for each other, one row of `kept_capacity` elements after the other
   std::int64_t kept_index, kept_capacity;
+  std::int64_t ahead;  ///< bytes by which reads are fetched ahead
 
   template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
     const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
     // The processor's own prefetch ends at a page, and several operands ask more of it than it has:
     // docs/decisions/0007. An address past the end is no error, which is why it is computed as a number.
-    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
+    __builtin_prefetch(
+        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead)));
     return load(from);
   }
   template <class T> TESSERA_INLINE Lanes<T> position(int) const { return iota<T>(index); }

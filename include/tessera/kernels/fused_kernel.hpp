@@ -27,14 +27,24 @@ template <const auto& Table, int I> struct Program {
 
   static constexpr int unroll(int pass) {
     bool reduces = false;
-    int cost = 0;
     for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
+    return !reduces || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4;
+  }
+  static constexpr int cost(int pass) {
+    int cost = 0;
     for (int i = 0; i < schedule.element[pass].size; ++i) {
       const Step& step = schedule.element[pass].items[i];
       cost += step.keep == Keep::restore ? 1 : cost_of(step.op);
     }
-    return !reduces || cost > 12 ? 1 : cost > 5 ? 2 : 4;
+    return cost;
   }
+  /// Of the passes that read anything, the one that computes most.
+  static constexpr int busiest_pass = [] {
+    int most = 0;
+    for (int pass = 1; pass < fused.phases; ++pass)
+      if (schedule.reads[pass] != 0 && cost(pass) > cost(most)) most = pass;
+    return most;
+  }();
   static constexpr int most_unrolled = [] {
     int most = 1;
     for (int pass = 0; pass < fused.phases; ++pass) most = unroll(pass) > most ? unroll(pass) : most;
@@ -147,6 +157,16 @@ template <class P> struct FusedRun {
     return aligned;
   }
 
+  /// How far ahead a pass fetches what it reads: a page, in the first pass over a long row. Short rows are still there
+  /// in later passes, and the next row is fetched during the pass that computes most, so that neither waits.
+  template <int Pass> TESSERA_INLINE std::int64_t fetch_ahead() const {
+    constexpr std::int64_t page = 4096, most = 4 * page;
+    if constexpr (phases == 1) return page;
+    const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
+    if (row > most) return Pass == 0 ? page : 64;
+    return Pass == P::busiest_pass ? (row > page ? row : page) : 64;
+  }
+
   template <int Pass, std::size_t... U, std::size_t... Operand>
   TESSERA_INLINE void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
                                  const Window& window) {
@@ -158,10 +178,12 @@ template <class P> struct FusedRun {
     const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
     const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
     const bool past_caches = passes_caches<Pass>(window);
+    const std::int64_t ahead = fetch_ahead<Pass>();
     for (std::int64_t offset = 0; offset < window.padded; offset += width * static_cast<int>(sizeof...(U))) {
       const auto iterate = [&](std::int64_t at, File& sums) TESSERA_INLINE_LAMBDA {
         File own;
-        element_steps<Pass>(steps, own, values.shared, {operands, at, position + at, kept_rows, along + at, capacity});
+        element_steps<Pass>(steps, own, values.shared,
+                            {operands, at, position + at, kept_rows, along + at, capacity, ahead});
         leave_all<Pass>(exits, sums, own, values.shared, operands + P::inputs, at, past_caches);
       };
       (iterate(offset + width * static_cast<int>(U), values.sums[U]), ...);

@@ -8,15 +8,12 @@
 #include <span>
 #include <type_traits>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/graph/op.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/reduce_rows.hpp>
 
 namespace tessera::kernels {
 
@@ -246,8 +243,25 @@ inline void strided_copy(void* dst, const Strides& dst_strides, const void* src,
   }
 }
 
+/// The same for a dtype. With `past_caches` the arrays are too large for the caches: long rows are written to memory.
 inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
-                         const Shape& extents) {
+                         const Shape& extents, bool past_caches = false) {
+  if (past_caches && !detail::is_empty(extents)) {
+    constexpr std::int64_t long_row = 4096;  // bytes
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    const detail::Loops loops = detail::make_loops(extents, dst_strides, src_strides);
+    const auto inner = loops.from_inside(0);
+    if (detail::stride_of(dst_strides, inner) == 1 && detail::stride_of(src_strides, inner) == 1 &&
+        inner.extent * size >= long_row) {
+      detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
+        detail::copy_past_caches(
+            static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size,
+            static_cast<const std::byte*>(src) + detail::offset_of(loops, 1, index, src_strides) * size,
+            inner.extent * size);
+      });
+      return detail::fence_stores();
+    }
+  }
   strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
 }
 
@@ -271,6 +285,7 @@ inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape
 
 namespace detail {
 
+// `join` is `apply` of whole vectors, which leaves its result in the first.
 struct Sum {
   template <class T> static T apply(T a, T b) {
     // Unsigned arithmetic wraps where the signed one is undefined.
@@ -281,13 +296,16 @@ struct Sum {
       return static_cast<T>(a + b);
     }
   }
+  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a += b; }
 };
 /// A NaN on either side is the result.
 struct Max {
   template <class T> static T apply(T a, T b) { return (a > b || a != a) ? a : b; }
+  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a > b) | (a != a)) ? a : b; }
 };
 struct Min {
   template <class T> static T apply(T a, T b) { return (a < b || a != a) ? a : b; }
+  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a < b) | (a != a)) ? a : b; }
 };
 
 template <class A, class T> void load_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
@@ -312,27 +330,6 @@ template <class F, class A, class T> void combine_block(A* block, const T* first
     block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
 }
 
-/// Asks for what lies a page ahead of a contiguous source: the processor does not look beyond a page by itself.
-template <class T> void fetch_ahead(const T* src, std::int64_t count) {
-  const auto* at = reinterpret_cast<const char*>(src) + 4096;
-  for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(sizeof(T)); i += 64) __builtin_prefetch(at + i);
-}
-
-/// Stores a block without reading the lines that it overwrites, where they aren't read soon.
-template <class T, class A> void store_block_past_caches(T* dst, const A* block, std::int64_t count) {
-  std::int64_t i = 0;
-#if defined(__SSE2__)
-  if constexpr (std::is_same_v<T, A>) {
-    constexpr std::int64_t lanes = 16 / sizeof(T);
-    if (reinterpret_cast<std::uintptr_t>(dst) % 16 == 0)
-      for (; i + lanes <= count; i += lanes)
-        _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + i)));
-  }
-#endif
-  for (; i < count; ++i) dst[i] = static_cast<T>(block[i]);
-}
-
 template <class F, class T>
 void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
                 bool accumulate, bool past_caches) {
@@ -343,8 +340,25 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   });
   const auto inner = loops.from_inside(0);
   const std::int64_t step = stride_of(dst_strides, inner);
+  bool contiguous = step == 1;
+  for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     T* row = dst + offset_of(loops, 1, index, dst_strides);
+    if constexpr (std::is_floating_point_v<T>)
+      if (contiguous) {
+        // As many at once as fit a small array: later ones are added to what the earlier ones left.
+        constexpr std::size_t batch = 32;
+        const T* from[batch + 1];
+        for (std::size_t next = 0; next < sources.size();) {
+          int count = 0;
+          if (accumulate || next > 0) from[count++] = row;
+          for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
+            from[count++] =
+                static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
+          reduce_rows<F>(row, from, count, inner.extent, past_caches);
+        }
+        return;
+      }
     // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
     // written once, and may be one of them.
     constexpr std::int64_t block_size = 512;
@@ -355,9 +369,6 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
                begin * stride_of(source.strides, inner);
       };
-      if (past_caches)
-        for (const StridedSource& source : sources)
-          if (stride_of(source.strides, inner) == 1) fetch_ahead(at(source), count);
       std::size_t next = 0;
       if (accumulate) {
         load_block(block, static_cast<const T*>(row + begin * step), step, count);
@@ -376,18 +387,14 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
           ++next;
         }
       }
-      if (step == 1 && past_caches) {
-        store_block_past_caches(row + begin, block, count);
-      } else if (step == 1) {
+      if (step == 1) {
         for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {
         for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
       }
     }
   });
-#if defined(__SSE2__)
-  if (past_caches) _mm_sfence();
-#endif
+  if (past_caches) fence_stores();
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 
 #include <tessera/graph/fused.hpp>
 #include <tessera/runtime/frame.hpp>
+#include <tessera/runtime/past_caches.hpp>
 #include <tessera/runtime/team.hpp>
 
 namespace tessera::runtime {
@@ -61,10 +62,6 @@ struct FusedPlaces {
   const FrameLayout& layout_;
   const Fused& fused_;
   int rank_;
-
-  /// Bytes of results from which on they are written past the caches, unless they replace what is read: so much would
-  /// not be there any more when the next step comes to it, and is then better not fetched before it is written over.
-  static constexpr std::int64_t past_caches_from = std::int64_t{32} << 20;
 
   static std::int64_t aligned(std::int64_t bytes) {
     return (bytes + block_alignment - 1) / block_alignment * block_alignment;
@@ -151,7 +148,7 @@ struct FusedPlaces {
     for (int s = 0; s < fused_.store_count; ++s)
       if (fused_.stores[s].kind == StoreKind::element)
         written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
-    past_caches = written >= past_caches_from;
+    past_caches = written >= past_caches_from();  // unless they replace what is read
   }
 
   void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -180,6 +181,62 @@ TEST(Strided, SumsFromLeftToRight) {
   EXPECT_EQ(data[3], expected);
 }
 
+template <class T> void check_long_rows() {
+  std::mt19937 random(8);
+  for (int round = 0; round < 300; ++round) {
+    const std::int64_t count = static_cast<std::int64_t>(random() % 300),
+                       parts = 1 + random() % (round % 8 == 0 ? 70 : 9);
+    const std::int64_t at = random() % 20;
+    const bool accumulate = random() % 2 == 0, past_caches = random() % 2 == 0;
+    const Op op = std::array{Op::sum, Op::max, Op::min}[random() % 3];
+    std::vector<std::vector<T>> data;
+    std::vector<StridedSource> sources;
+    std::vector<T> dst(static_cast<std::size_t>(count + at + 9), T(3));
+    for (std::int64_t s = 0; s < parts; ++s) {
+      const std::int64_t skip = random() % 5;
+      data.emplace_back();
+      for (std::int64_t i = 0; i < skip + count; ++i) data.back().push_back(static_cast<T>(random() % 1000) / T(7));
+      sources.push_back({data.back().data() + skip, {1}});
+    }
+    std::vector<T> expected = dst;
+    for (std::int64_t i = 0; i < count; ++i) {
+      T& to = expected[static_cast<std::size_t>(at + i)];
+      const auto of = [&](std::int64_t s) {
+        return static_cast<const T*>(sources[static_cast<std::size_t>(s)].data)[i];
+      };
+      if (!accumulate) to = of(0);
+      for (std::int64_t s = accumulate ? 0 : 1; s < parts; ++s)
+        to = op == Op::sum ? to + of(s) : op == Op::max ? std::max(to, of(s)) : std::min(to, of(s));
+    }
+    strided_reduce(op, dst.data() + at, {1}, sources, {count}, accumulate, past_caches);
+    ASSERT_EQ(dst, expected) << "round " << round;
+  }
+}
+
+// Rows are combined by whole lines of the cache: wherever they begin, however many there are, and bit for bit as one
+// element after the other would be.
+TEST(Strided, ReducesRowsThatBeginAnywhere) {
+  check_long_rows<float>();
+  check_long_rows<double>();
+}
+
+TEST(Strided, CopiesLongRowsPastTheCaches) {
+  for (const std::int64_t begin : {0, 1, 5, 16})
+    for (const std::int64_t count : {1100, 4096, 5003})
+      for (const std::int64_t pitch : {count, count + 3}) {
+        std::vector<std::int32_t> from(static_cast<std::size_t>(2 * pitch)),
+            to(static_cast<std::size_t>(2 * count + 40));
+        for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::int32_t>(i) + 1;
+        std::vector<std::int32_t> expected = to;
+        for (std::int64_t row = 0; row < 2; ++row)
+          for (std::int64_t i = 0; i < count; ++i)
+            expected[static_cast<std::size_t>(begin + row * count + i)] =
+                static_cast<std::int32_t>(row * pitch + i) + 1;
+        strided_copy(DType::i32, to.data() + begin, {count, 1}, from.data(), {pitch, 1}, {2, count}, true);
+        ASSERT_EQ(to, expected) << begin << " " << count << " " << pitch;
+      }
+}
+
 TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> a = {nan, 1, 3}, b = {2, nan, 4};
@@ -191,6 +248,13 @@ TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
     EXPECT_TRUE(std::isnan(dst[1]));
     EXPECT_EQ(dst[2], op == Op::max ? 4.0f : 3.0f);
   }
+  const std::vector<float> long_a(100, nan), long_b(100, 1);
+  std::vector<float> all(100);
+  for (const auto& [x, y] : {std::pair(&long_a, &long_b), std::pair(&long_b, &long_a)})
+    for (const Op op : {Op::max, Op::min}) {
+      strided_reduce(op, all.data(), {1}, std::vector<StridedSource>{{x->data(), {1}}, {y->data(), {1}}}, {100});
+      for (const float value : all) ASSERT_TRUE(std::isnan(value));
+    }
   const std::int32_t big = std::numeric_limits<std::int32_t>::max(), one = 1;
   const std::vector<StridedSource> integers = {{&big, {}}, {&one, {}}};
   std::int32_t sum = 0;
