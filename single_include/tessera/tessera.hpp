@@ -6431,14 +6431,121 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
+// ---- tessera/kernels/reduce_rows.hpp
+
+#ifndef TESSERA_KERNELS_REDUCE_ROWS_HPP
+#define TESSERA_KERNELS_REDUCE_ROWS_HPP
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+// Rows that are combined or copied as whole cache lines, in vectors that do not depend on how a compiler takes loops.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Elements of T that fill a cache line.
+template <class T> struct Line {
+  typedef T type __attribute__((vector_size(64)));
+  static constexpr std::int64_t size = 64 / sizeof(T);
+};
+
+template <class T> TESSERA_INLINE void store_line_past_caches(T* to, const typename Line<T>::type& line) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)line);
+#elif defined(__SSE2__)
+  alignas(64) char bytes[64];
+  std::memcpy(bytes, &line, 64);
+  for (int i = 0; i < 4; ++i)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, _mm_load_si128(reinterpret_cast<const __m128i*>(bytes) + i));
+#else
+  std::memcpy(to, &line, 64);
+#endif
+}
+
+/// Elements before the first whole line of `to`.
+template <class T> std::int64_t before_line(const T* to, std::int64_t count) {
+  const auto off = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
+  if (off % static_cast<std::int64_t>(sizeof(T)) != 0) return count;
+  return std::min(count, (64 - off) % 64 / static_cast<std::int64_t>(sizeof(T)));
+}
+
+/// The address a page ahead, which the processor does not fetch by itself. One past the end is no error to ask for.
+template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
+}
+
+/// to[i] = from[0][i] op from[1][i] op ..., from left to right, two lines of all sources at a time. `to` may be one of
+/// them. Past the caches, who calls it ends with a store fence.
+template <class F, class T>
+void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
+  using Vector = typename Line<T>::type;
+  constexpr std::int64_t line = Line<T>::size;
+  const auto one = [&](std::int64_t i) {
+    T value = from[0][i];
+    for (int s = 1; s < sources; ++s) value = F::apply(value, from[s][i]);
+    to[i] = value;
+  };
+  std::int64_t i = 0;
+  for (const std::int64_t first = before_line(to, count); i < first; ++i) one(i);
+  for (; i + 2 * line <= count; i += 2 * line) {
+    const auto load = [&](int s, Vector& a, Vector& b) TESSERA_INLINE_LAMBDA {
+      const T* const at = from[s] + i;
+      fetch_page_ahead(at);
+      fetch_page_ahead(at + line);
+      std::memcpy(&a, at, 64);
+      std::memcpy(&b, at + line, 64);
+    };
+    Vector low, high, a, b;
+    load(0, low, high);
+    for (int s = 1; s < sources; ++s) {
+      load(s, a, b);
+      F::join(low, a);
+      F::join(high, b);
+    }
+    if (past_caches) {
+      store_line_past_caches<T>(to + i, low);
+      store_line_past_caches<T>(to + i + line, high);
+    } else {
+      std::memcpy(to + i, &low, 64);
+      std::memcpy(to + i + line, &high, 64);
+    }
+  }
+  for (; i < count; ++i) one(i);
+}
+
+/// Copies bytes past the caches. Who calls it ends with a store fence.
+inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  std::int64_t i = before_line(to, bytes);
+  std::memcpy(to, from, static_cast<std::size_t>(i));
+  for (; i + 64 <= bytes; i += 64) {
+    typename Line<char>::type line;
+    fetch_page_ahead(from + i);
+    std::memcpy(&line, from + i, 64);
+    store_line_past_caches<char>(reinterpret_cast<char*>(to + i), line);
+  }
+  std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+}
+
+inline void fence_stores() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/kernels/strided.hpp
 
 #ifndef TESSERA_KERNELS_STRIDED_HPP
 #define TESSERA_KERNELS_STRIDED_HPP
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 namespace tessera::kernels {
 
@@ -6668,8 +6775,25 @@ inline void strided_copy(void* dst, const Strides& dst_strides, const void* src,
   }
 }
 
+/// The same for a dtype. With `past_caches` the arrays are too large for the caches: long rows are written to memory.
 inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
-                         const Shape& extents) {
+                         const Shape& extents, bool past_caches = false) {
+  if (past_caches && !detail::is_empty(extents)) {
+    constexpr std::int64_t long_row = 4096;  // bytes
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    const detail::Loops loops = detail::make_loops(extents, dst_strides, src_strides);
+    const auto inner = loops.from_inside(0);
+    if (detail::stride_of(dst_strides, inner) == 1 && detail::stride_of(src_strides, inner) == 1 &&
+        inner.extent * size >= long_row) {
+      detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
+        detail::copy_past_caches(
+            static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size,
+            static_cast<const std::byte*>(src) + detail::offset_of(loops, 1, index, src_strides) * size,
+            inner.extent * size);
+      });
+      return detail::fence_stores();
+    }
+  }
   strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
 }
 
@@ -6693,6 +6817,7 @@ inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape
 
 namespace detail {
 
+// `join` is `apply` of whole vectors, which leaves its result in the first.
 struct Sum {
   template <class T> static T apply(T a, T b) {
     // Unsigned arithmetic wraps where the signed one is undefined.
@@ -6703,13 +6828,16 @@ struct Sum {
       return static_cast<T>(a + b);
     }
   }
+  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a += b; }
 };
 /// A NaN on either side is the result.
 struct Max {
   template <class T> static T apply(T a, T b) { return (a > b || a != a) ? a : b; }
+  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a > b) | (a != a)) ? a : b; }
 };
 struct Min {
   template <class T> static T apply(T a, T b) { return (a < b || a != a) ? a : b; }
+  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a < b) | (a != a)) ? a : b; }
 };
 
 template <class A, class T> void load_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
@@ -6734,27 +6862,6 @@ template <class F, class A, class T> void combine_block(A* block, const T* first
     block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
 }
 
-/// Asks for what lies a page ahead of a contiguous source: the processor does not look beyond a page by itself.
-template <class T> void fetch_ahead(const T* src, std::int64_t count) {
-  const auto* at = reinterpret_cast<const char*>(src) + 4096;
-  for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(sizeof(T)); i += 64) __builtin_prefetch(at + i);
-}
-
-/// Stores a block without reading the lines that it overwrites, where they aren't read soon.
-template <class T, class A> void store_block_past_caches(T* dst, const A* block, std::int64_t count) {
-  std::int64_t i = 0;
-#if defined(__SSE2__)
-  if constexpr (std::is_same_v<T, A>) {
-    constexpr std::int64_t lanes = 16 / sizeof(T);
-    if (reinterpret_cast<std::uintptr_t>(dst) % 16 == 0)
-      for (; i + lanes <= count; i += lanes)
-        _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + i)));
-  }
-#endif
-  for (; i < count; ++i) dst[i] = static_cast<T>(block[i]);
-}
-
 template <class F, class T>
 void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
                 bool accumulate, bool past_caches) {
@@ -6765,8 +6872,25 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   });
   const auto inner = loops.from_inside(0);
   const std::int64_t step = stride_of(dst_strides, inner);
+  bool contiguous = step == 1;
+  for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     T* row = dst + offset_of(loops, 1, index, dst_strides);
+    if constexpr (std::is_floating_point_v<T>)
+      if (contiguous) {
+        // As many at once as fit a small array: later ones are added to what the earlier ones left.
+        constexpr std::size_t batch = 32;
+        const T* from[batch + 1];
+        for (std::size_t next = 0; next < sources.size();) {
+          int count = 0;
+          if (accumulate || next > 0) from[count++] = row;
+          for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
+            from[count++] =
+                static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
+          reduce_rows<F>(row, from, count, inner.extent, past_caches);
+        }
+        return;
+      }
     // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
     // written once, and may be one of them.
     constexpr std::int64_t block_size = 512;
@@ -6777,9 +6901,6 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
                begin * stride_of(source.strides, inner);
       };
-      if (past_caches)
-        for (const StridedSource& source : sources)
-          if (stride_of(source.strides, inner) == 1) fetch_ahead(at(source), count);
       std::size_t next = 0;
       if (accumulate) {
         load_block(block, static_cast<const T*>(row + begin * step), step, count);
@@ -6798,18 +6919,14 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
           ++next;
         }
       }
-      if (step == 1 && past_caches) {
-        store_block_past_caches(row + begin, block, count);
-      } else if (step == 1) {
+      if (step == 1) {
         for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {
         for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
       }
     }
   });
-#if defined(__SSE2__)
-  if (past_caches) _mm_sfence();
-#endif
+  if (past_caches) fence_stores();
 }
 
 }  // namespace detail
@@ -6981,6 +7098,89 @@ class BoxIndex {
 };
 
 }  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/kernels/cpu.hpp
+
+#ifndef TESSERA_KERNELS_CPU_HPP
+#define TESSERA_KERNELS_CPU_HPP
+
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tessera::kernels {
+
+/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
+
+/// "portable", "avx2", "avx512", "amx".
+constexpr std::string_view name_of(CpuLevel level) {
+  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+#if defined(__x86_64__)
+/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
+/// for them: bf16_level() does, when the first such product runs.
+inline bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & state) == state;
+}
+#endif
+
+inline CpuLevel detect_cpu() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
+  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
+  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
+#else
+  return CpuLevel::portable;
+#endif
+}
+
+/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
+inline CpuLevel restricted(CpuLevel has, const char* wanted) {
+  if (wanted == nullptr || *wanted == '\0') return has;
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+    if (name_of(level) == wanted) return level < has ? level : has;
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
+}
+
+/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
+inline std::int64_t second_level_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (bytes >= 1 << 17) return bytes;
+#endif
+  return 1 << 20;
+}
+
+}  // namespace detail
+
+/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
+/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
+inline CpuLevel cpu_level() {
+  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
+  return level;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
 
 #endif
 
@@ -7198,6 +7398,24 @@ void parallel_for(std::int64_t items, F&& f) {
 
 #endif
 
+// ---- tessera/runtime/past_caches.hpp
+
+#ifndef TESSERA_RUNTIME_PAST_CACHES_HPP
+#define TESSERA_RUNTIME_PAST_CACHES_HPP
+
+namespace tessera::runtime {
+
+/// Bytes of results from which on they are written past the caches: a line that a plain store does not find near is
+/// read first, which costs more than reading the result back later: docs/decisions/0007.
+inline std::int64_t past_caches_from() {
+  constexpr std::int64_t most = std::int64_t{32} << 20;
+  return std::min(most, 3 * kernels::detail::second_level_cache() * parallelism());
+}
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/reshard.hpp
 
 #ifndef TESSERA_RUNTIME_RESHARD_HPP
@@ -7295,8 +7513,11 @@ class ReshardPlan {
       fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
            destinations_.size(), " and ", sources_.size());
     const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    parallel_ranges(quanta, Cost::bytes(quantum), [&](std::int64_t begin, std::int64_t end) {
-      run_weights(begin * quantum, std::min(end * quantum, weight_), destinations.data(), sources.data());
+    // What lies in the caches moves three times as fast, so that a second thread is worth waking later.
+    const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
+    const bool past_caches = written_ >= past_caches_from();
+    parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
+      run_weights(begin * quantum, std::min(end * quantum, weight_), destinations.data(), sources.data(), past_caches);
     });
   }
 
@@ -7318,8 +7539,7 @@ class ReshardPlan {
   // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
   static constexpr std::int64_t quantum = std::int64_t{64} << 10;
   static constexpr std::int64_t piece_weight = 512;
-  // From so many bytes on, nothing of a run is still in the caches when it is read again.
-  static constexpr std::int64_t past_caches_from = std::int64_t{64} << 20;
+  static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
   // What can't be cut along one dim into slices below this becomes several pieces.
   static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
 
@@ -7331,7 +7551,7 @@ class ReshardPlan {
   std::vector<int> inputs_;
   std::vector<Piece> pieces_;
   std::int64_t weight_ = 0;
-  std::int64_t bytes_ = 0;
+  std::int64_t bytes_ = 0, written_ = 0;
 
   static const Shard& shard(const std::vector<Shard>& shards, int index) {
     if (index < 0 || index >= static_cast<int>(shards.size()))
@@ -7376,12 +7596,14 @@ class ReshardPlan {
       return;
     }
     bytes_ += bytes * (piece.inputs + 1);
+    written_ += bytes;
     weight_ += bytes * (piece.inputs + 1) + piece_weight;
     piece.weight_end = weight_;
     pieces_.push_back(piece);
   }
 
-  void run_weights(std::int64_t begin, std::int64_t end, void* const* destinations, const void* const* sources) const {
+  void run_weights(std::int64_t begin, std::int64_t end, void* const* destinations, const void* const* sources,
+                   bool past_caches) const {
     auto piece =
         std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.weight_end <= begin; });
     std::int64_t piece_begin = piece == pieces_.begin() ? 0 : piece[-1].weight_end;
@@ -7392,15 +7614,17 @@ class ReshardPlan {
       // Rounded the same way by the two ranges that meet there, so that each slice has one owner.
       const auto slice_at = [&](std::int64_t at) {
         at = std::clamp<std::int64_t>(at - piece_begin, 0, piece->weight_end - piece_begin);
-        return static_cast<std::int64_t>(static_cast<double>(at) / weight * static_cast<double>(slices));
+        const auto slice = static_cast<std::int64_t>(static_cast<double>(at) / weight * static_cast<double>(slices));
+        // Of many thin slices, ranges begin with whole lines of the cache.
+        return slices < 1024 || slice == slices ? slice : slice / 64 * 64;
       };
       const std::int64_t first = slice_at(begin), last = slice_at(end);
-      if (first < last) run_slices(*piece, first, last, destinations, sources);
+      if (first < last) run_slices(*piece, first, last, destinations, sources, past_caches);
     }
   }
 
   void run_slices(const Piece& piece, std::int64_t first, std::int64_t last, void* const* destinations,
-                  const void* const* sources) const {
+                  const void* const* sources, bool past_caches) const {
     Box box = piece.box;
     if (!box.begin.empty()) {
       const auto split = static_cast<std::size_t>(piece.split);
@@ -7428,7 +7652,7 @@ class ReshardPlan {
     if (piece.inputs == 1) {
       const std::size_t id = input(0);
       if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
-      return kernels::strided_copy(type_, out, to.strides, source(id), sources_[id].strides, shape);
+      return kernels::strided_copy(type_, out, to.strides, source(id), sources_[id].strides, shape, past_caches);
     }
     // In order, as many at once as fit a small array: later batches add to what the earlier ones left.
     constexpr int batch = 32;
@@ -7441,7 +7665,7 @@ class ReshardPlan {
       }
       reduce_(type_, op_of(reduction_), out, to.strides,
               std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
-              bytes_ >= past_caches_from);
+              past_caches);
     }
   }
 };
@@ -19284,89 +19508,6 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
 
 #endif
 
-// ---- tessera/kernels/cpu.hpp
-
-#ifndef TESSERA_KERNELS_CPU_HPP
-#define TESSERA_KERNELS_CPU_HPP
-
-#if defined(__linux__)
-#include <unistd.h>
-#endif
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
-namespace tessera::kernels {
-
-/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
-enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
-
-/// "portable", "avx2", "avx512", "amx".
-constexpr std::string_view name_of(CpuLevel level) {
-  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
-  return names[static_cast<std::size_t>(level)];
-}
-
-}  // namespace tessera::kernels
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-#if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
-/// for them: bf16_level() does, when the first such product runs.
-inline bool has_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
-  unsigned low = 0, high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & state) == state;
-}
-#endif
-
-inline CpuLevel detect_cpu() {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
-  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
-  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
-#else
-  return CpuLevel::portable;
-#endif
-}
-
-/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
-inline CpuLevel restricted(CpuLevel has, const char* wanted) {
-  if (wanted == nullptr || *wanted == '\0') return has;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
-    if (name_of(level) == wanted) return level < has ? level : has;
-  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
-}
-
-/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
-inline std::int64_t second_level_cache() {
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (bytes >= 1 << 17) return bytes;
-#endif
-  return 1 << 20;
-}
-
-}  // namespace detail
-
-/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
-/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
-inline CpuLevel cpu_level() {
-  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
-  return level;
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
 // ---- tessera/kernels/amx.hpp
 
 #ifndef TESSERA_KERNELS_AMX_HPP
@@ -22277,12 +22418,14 @@ struct ElementPlace {
   std::int64_t index;   ///< global, along the row dim
   std::byte* kept;      ///< values that passes keep for each other, one row of `kept_capacity` elements after the other
   std::int64_t kept_index, kept_capacity;
+  std::int64_t ahead;  ///< bytes by which reads are fetched ahead
 
   template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
     const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
     // The processor's own prefetch ends at a page, and several operands ask more of it than it has:
     // docs/decisions/0007. An address past the end is no error, which is why it is computed as a number.
-    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
+    __builtin_prefetch(
+        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead)));
     return load(from);
   }
   template <class T> TESSERA_INLINE Lanes<T> position(int) const { return iota<T>(index); }
@@ -22457,14 +22600,24 @@ template <const auto& Table, int I> struct Program {
 
   static constexpr int unroll(int pass) {
     bool reduces = false;
-    int cost = 0;
     for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
+    return !reduces || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4;
+  }
+  static constexpr int cost(int pass) {
+    int cost = 0;
     for (int i = 0; i < schedule.element[pass].size; ++i) {
       const Step& step = schedule.element[pass].items[i];
       cost += step.keep == Keep::restore ? 1 : cost_of(step.op);
     }
-    return !reduces || cost > 12 ? 1 : cost > 5 ? 2 : 4;
+    return cost;
   }
+  /// Of the passes that read anything, the one that computes most.
+  static constexpr int busiest_pass = [] {
+    int most = 0;
+    for (int pass = 1; pass < fused.phases; ++pass)
+      if (schedule.reads[pass] != 0 && cost(pass) > cost(most)) most = pass;
+    return most;
+  }();
   static constexpr int most_unrolled = [] {
     int most = 1;
     for (int pass = 0; pass < fused.phases; ++pass) most = unroll(pass) > most ? unroll(pass) : most;
@@ -22577,6 +22730,16 @@ template <class P> struct FusedRun {
     return aligned;
   }
 
+  /// How far ahead a pass fetches what it reads: a page, in the first pass over a long row. Short rows are still there
+  /// in later passes, and the next row is fetched during the pass that computes most, so that neither waits.
+  template <int Pass> TESSERA_INLINE std::int64_t fetch_ahead() const {
+    constexpr std::int64_t page = 4096, most = 4 * page;
+    if constexpr (phases == 1) return page;
+    const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
+    if (row > most) return Pass == 0 ? page : 64;
+    return Pass == P::busiest_pass ? (row > page ? row : page) : 64;
+  }
+
   template <int Pass, std::size_t... U, std::size_t... Operand>
   TESSERA_INLINE void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
                                  const Window& window) {
@@ -22588,10 +22751,12 @@ template <class P> struct FusedRun {
     const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
     const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
     const bool past_caches = passes_caches<Pass>(window);
+    const std::int64_t ahead = fetch_ahead<Pass>();
     for (std::int64_t offset = 0; offset < window.padded; offset += width * static_cast<int>(sizeof...(U))) {
       const auto iterate = [&](std::int64_t at, File& sums) TESSERA_INLINE_LAMBDA {
         File own;
-        element_steps<Pass>(steps, own, values.shared, {operands, at, position + at, kept_rows, along + at, capacity});
+        element_steps<Pass>(steps, own, values.shared,
+                            {operands, at, position + at, kept_rows, along + at, capacity, ahead});
         leave_all<Pass>(exits, sums, own, values.shared, operands + P::inputs, at, past_caches);
       };
       (iterate(offset + width * static_cast<int>(U), values.sums[U]), ...);
@@ -24846,10 +25011,6 @@ struct FusedPlaces {
   const Fused& fused_;
   int rank_;
 
-  /// Bytes of results from which on they are written past the caches, unless they replace what is read: so much would
-  /// not be there any more when the next step comes to it, and is then better not fetched before it is written over.
-  static constexpr std::int64_t past_caches_from = std::int64_t{32} << 20;
-
   static std::int64_t aligned(std::int64_t bytes) {
     return (bytes + block_alignment - 1) / block_alignment * block_alignment;
   }
@@ -24935,7 +25096,7 @@ struct FusedPlaces {
     for (int s = 0; s < fused_.store_count; ++s)
       if (fused_.stores[s].kind == StoreKind::element)
         written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
-    past_caches = written >= past_caches_from;
+    past_caches = written >= past_caches_from();  // unless they replace what is read
   }
 
   void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value,

@@ -13,7 +13,7 @@ namespace tessera::runtime {
 /// read first, which costs more than reading the result back later: docs/decisions/0007.
 inline std::int64_t past_caches_from() {
   constexpr std::int64_t most = std::int64_t{32} << 20;
-  return std::min(most, 2 * kernels::detail::second_level_cache() * parallelism());
+  return std::min(most, 3 * kernels::detail::second_level_cache() * parallelism());
 }
 
 }  // namespace tessera::runtime
