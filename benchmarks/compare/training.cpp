@@ -63,17 +63,23 @@ struct Gpt {
   ts::Stack<nn::Block<>> blocks;
   nn::LayerNorm<> norm;
   nn::Linear<float, false> head;
-  constexpr auto operator()(const auto& x) const { return head(norm(blocks(positions(tokens(x))))); }
+  /// Logits, computed in T from parameters of f32.
+  template <ts::Element T> constexpr auto logits(const auto& x) const {
+    return head(norm(blocks(ts::cast<T>(positions(tokens(x))))));
+  }
 };
 
+template <ts::Element T>
 constexpr auto gpt_step = ts::compile([](auto model, auto state, auto inputs, auto targets, auto config) {
-  const auto loss_of = [](const auto& m, const auto& x, const auto& t) { return ts::cross_entropy(m(x), t); };
+  const auto loss_of = [](const auto& m, const auto& x, const auto& t) {
+    return ts::cross_entropy(m.template logits<T>(x), t);
+  };
   const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, inputs, targets);
   const auto [next, next_state] = ts::adamw(model, gradient, state, config);
   return std::tuple(next, next_state, loss);
 });
 
-Task gpt_task(const GptShape& s, const nn::Layout& layout) {
+template <ts::Element T = float> Task gpt_task(const GptShape& s, const nn::Layout& layout) {
   struct Training {
     Gpt model;
     ts::optim::AdamWState<Gpt> state;
@@ -99,8 +105,8 @@ Task gpt_task(const GptShape& s, const nn::Layout& layout) {
   const auto x = ts::shard(in, {s.batch, s.time}, layout.mesh, layout.batch);
   const auto target = ts::shard(out, {s.batch, s.time}, layout.mesh, layout.batch);
   return Task([=] {
-    auto [next, next_state, loss] = gpt_step(std::move(training->model), std::move(training->state), x, target,
-                                             ts::optim::AdamW{.learning_rate = 3e-4});
+    auto [next, next_state, loss] = gpt_step<T>(std::move(training->model), std::move(training->state), x, target,
+                                                ts::optim::AdamW{.learning_rate = 3e-4});
     training->model = std::move(next);
     training->state = std::move(next_state);
     ts::item(loss);
@@ -111,6 +117,13 @@ Task gpt_task(const GptShape& s, const nn::Layout& layout) {
 double gpt_flops(const GptShape& s) {
   const double tokens = double(s.batch) * s.time, d = s.features;
   return 3 * tokens * (2 * (s.layers * 12 * d * d + d * s.classes) + s.layers * 2.0 * s.time * d);
+}
+
+/// What a step in bf16 can't keep from memory: AdamW reads a parameter, its gradient and two moments, and writes three
+/// of them; gradients are written before.
+double gpt_bytes(const GptShape& s) {
+  const double d = s.features;
+  return 4.0 * 8 * (2 * s.classes * d + s.time * d + s.layers * 12 * d * d);
 }
 
 /// The most memory this process ever had, in bytes.
@@ -142,6 +155,11 @@ void rows(compare::Harness& harness) {
     harness.measure(row, {.flops = mlp_flops({})}, mlp_task({}), [](compare::Peer& peer) { return peer.mlp_step({}); });
   if (const auto row = harness.row("train/gpt"); !row.empty())
     harness.measure(row, {.flops = gpt_flops({})}, gpt_task({}, one),
+                    [](compare::Peer& peer) { return peer.gpt_step({}); });
+
+  // In bf16, against f32 of the peer. The floor is that of memory alone: the probes have no AMX.
+  if (const auto row = harness.row("train/gpt_bf16"); !row.empty())
+    harness.measure(row, {.bytes = gpt_bytes({})}, gpt_task<ts::bf16>({}, one),
                     [](compare::Peer& peer) { return peer.gpt_step({}); });
 
   // One global batch of as many tokens, cut into short texts so that 64 devices have one each.

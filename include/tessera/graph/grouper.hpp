@@ -52,6 +52,7 @@ class Grouper {
     bool fused = false, alive = true;
     bool has_reduced = false;     ///< some member is in the form that only the finished group has
     bool has_dependents = false;  ///< some group depends on it
+    bool alone = false;           ///< takes no other group in
     std::int32_t row_reductions = 0;
     std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
@@ -198,6 +199,21 @@ class Grouper {
     }
   }
 
+  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
+  /// A product of bf16, with a bias or without, that is only read rounded is stored rounded: its rounding does not wait
+  /// for a reader's kernel.
+  constexpr bool rounds_product(int id) const {
+    const Node* const nodes = graph_.nodes;
+    if (nodes[id].op != Op::cast || nodes[id].dtype != DType::bf16) return false;
+    int product = graph_.operands[nodes[id].first];
+    if (nodes[product].op == Op::add && read_once(product)) {
+      const std::int32_t* const terms = graph_.operands + nodes[product].first;
+      if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
+    }
+    return nodes[product].op == Op::einsum && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
+           nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
+  }
+
   constexpr void place(int id) {
     Place& own = at(id);
     const Node& node = graph_.nodes[id];
@@ -238,6 +254,7 @@ class Grouper {
           operand.form != SpaceForm::reduced)
         merge(own.group, operand.group);
     }
+    groups_.data()[own.group].alone = rounds_product(id);
   }
 
   /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
@@ -348,7 +365,7 @@ class Grouper {
   constexpr void merge(int own, int other) {
     const Group &a = groups_.data()[own], &b = groups_.data()[other];
     const int members = a.count + b.count;
-    if (members > max_members) return;
+    if (members > max_members || a.alone || b.alone) return;
     SpaceForm a_form, b_form;
     const Space space = joint_space(a, b, a_form, b_form);
     if (space.rank < 0 || path_between(own, other) || path_between(other, own) || reads_reduced(own, other) ||

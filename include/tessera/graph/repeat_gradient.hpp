@@ -29,9 +29,17 @@ constexpr Node argument_node(const Node& type, int index) {
 
 namespace detail {
 
-/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer.
-constexpr bool recomputed(const Node& node) {
+/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
+/// product is kept as it is read, rounded.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
   if (node.op == Op::argument) return false;
+  if (node.op == Op::cast && node.dtype == DType::bf16) {
+    const int sum = graph.operand(id, 0);
+    if (graph[sum].op == Op::einsum) return false;
+    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
+      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+  }
   const OpKind kind = row_of(node.op).kind;
   return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
          node.op == Op::rearrange || node.op == Op::slice;
@@ -130,12 +138,12 @@ class RepeatGradient {
       if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
     for (int id = copy.size() - 1; id >= 0; --id) {
       if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (id < forward_size_ && !recomputed(copy[id])) continue;
+      if (id < forward_size_ && !recomputed(copy, id)) continue;
       for (int i = 0; i < copy[id].arity; ++i)
         if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
     }
     for (int id = 0; id < forward_size_; ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy[id])) continue;
+      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
       const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
       if (index >= stacked_end())
         used_invariant_.push_back(index);

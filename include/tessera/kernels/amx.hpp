@@ -59,18 +59,18 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A block of 32 x 32 of C (+)= A B. Every step along k has two KiB of A and of B: rows (columns) 0 to 15, then the
-/// others. A step of A is row after row, one of B pair of rows after pair of rows, the two elements of a column
-/// together.
+/// A block of 32 x 32: C = F + A B, or A B where F is null; rows of F and C lie so many floats apart. Every step along k
+/// has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B pair of
+/// rows after pair of rows, the two elements of a column together.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
-                                                                      float* c, std::int64_t c_row, bool accumulate) {
+                                                                      const float* f, std::int64_t f_row, float* c,
+                                                                      std::int64_t c_row) {
   const std::int64_t line = 64, row = c_row * 4;
-  float* const below = c + 16 * c_row;
-  if (accumulate)
+  if (f != nullptr)
     asm volatile("tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
                  "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
                  :
-                 : "r"(c), "r"(below), "r"(row)
+                 : "r"(f), "r"(f + 16 * f_row), "r"(f_row * 4)
                  : "memory");
   else
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
@@ -85,7 +85,7 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
   asm volatile("tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
                "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
                :
-               : "r"(c), "r"(below), "r"(row)
+               : "r"(c), "r"(c + 16 * c_row), "r"(row)
                : "memory");
 }
 #endif

@@ -67,10 +67,11 @@ class ContractionPlan {
   /// Computes one item: out = alpha * einsum(a, b) in its box, or out += with `accumulate`. The chosen provider
   /// multiplies f32 and f64; integers wrap around. Allocates nothing once the thread has run an item of that size.
   /// `packed` is what pack() made of all parts, where packed_size() is not zero, or null: then items pack for
-  /// themselves.
+  /// themselves. Where can_round() holds and `rounded` is given, a product of bf16 goes there instead of out.
   template <class T>
   void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
-           product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {}) const;
+           product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {},
+           const RoundedResult& rounded = {}) const;
 
   /// Elements of room for one operand, packed once for all items; zero where that does not pay.
   template <class T> std::int64_t packed_size() const;
@@ -89,6 +90,13 @@ class ContractionPlan {
 
   /// Whether items are matrix products. Products with too little reuse to pay for packing run as plain loops.
   bool uses_gemm() const { return !as_loops_; }
+  /// Whether each element is one sum of one matrix product, which can be rounded as it is stored; `biased`: after adding
+  /// a row, as long as the last dim.
+  bool can_round(bool biased) const {
+    const bool along_columns = col_.dims.size() == 1 && col_.dims[0].out == 1 &&
+                               col_.dims[0].out_dim == static_cast<int>(out_rank_) - 1;
+    return !as_loops_ && k_loops_.empty() && (!biased || along_columns);
+  }
 
  private:
   using Axis = detail::BlockAxis;
@@ -359,7 +367,8 @@ inline bool ContractionPlan::cuts_as(const ContractionPlan& other) const {
 
 template <class T>
 void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate,
-                          product_t<T> alpha, const T* packed, FinishedBox finished) const {
+                          product_t<T> alpha, const T* packed, FinishedBox finished,
+                          const RoundedResult& rounded) const {
   if (swapped_) std::swap(a, b);
   const Item ranges = ranges_of(item);
   if (as_loops_) {
@@ -372,7 +381,8 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
             nullptr,          row.out,          col.out,   accumulate, alpha};
   a += ranges.row.begin * row.a;
   b += ranges.col.begin * col.b;
-  out += ranges.row.begin * row.out + ranges.col.begin * col.out;
+  const std::int64_t corner = ranges.row.begin * row.out + ranges.col.begin * col.out;
+  out += rounded ? 0 : corner;
 
   struct Rows {
     const ContractionPlan& plan;
@@ -385,9 +395,20 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                  of.plan.tell(of.item, of.loop, {of.item.row.begin + first, count}, of.finished);
                                },
                                &rows};
+  detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (is_floating_v<T>) {
-      if (packed && (std::is_same_v<T, bf16> || !chosen_contraction_provider().load(std::memory_order_acquire))) {
+    if constexpr (std::is_same_v<T, bf16>) {  // other providers have no products of bf16
+      const std::int64_t block = item / row_.blocks() % col_.blocks();
+      RoundedResult to = rounded;
+      if (to) to.data += corner + position.out;
+      if (to.bias) to.bias += ranges.col.begin;
+      if (packed)
+        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then,
+                    bf16_level(), to);
+      else
+        packed_gemm(g, then, bf16_level(), to);
+    } else if constexpr (is_floating_v<T>) {
+      if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
         const std::int64_t block = item / row_.blocks() % col_.blocks();
         packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then);
       } else {
@@ -398,9 +419,8 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       then(0, g.m);
     }
   };
-  detail::DimCounter position(loop_.dims, ranges.loop.begin);
   for (; rows.loop < ranges.loop.begin + ranges.loop.count; ++rows.loop, position.next()) {
-    g.c = out + position.out;
+    g.c = rounded ? nullptr : out + position.out;
     g.accumulate = accumulate;
     detail::DimCounter sum(k_loops_, 0);
     for (std::int64_t s = depth_ / k_.extent; s > 0; --s, sum.next()) {

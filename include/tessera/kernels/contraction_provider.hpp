@@ -70,17 +70,13 @@ const ContractionProvider& set_contraction_provider(const ContractionProvider& p
 /// One product by the chosen provider. The default one is called directly, so that a program has code for the element
 /// types that it multiplies, and no others.
 template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    packed_gemm(g, finished);  // others have no products of bf16
-  } else {
-    const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-    if (!chosen && !is_small(g)) return packed_gemm(g, finished);
-    if (chosen)
-      chosen->gemm(g);
-    else
-      small_gemm(g);
-    finished(0, g.m);
-  }
+  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+  if (!chosen && !is_small(g)) return packed_gemm(g, finished);
+  if (chosen)
+    chosen->gemm(g);
+  else
+    small_gemm(g);
+  finished(0, g.m);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

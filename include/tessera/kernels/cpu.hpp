@@ -34,13 +34,15 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 #if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
+/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The program still has to ask
 /// for them: bf16_level() does, when the first such product runs.
 inline bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
+  constexpr unsigned rounds = 1u << 5;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & rounds) == 0) return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & state) == state;

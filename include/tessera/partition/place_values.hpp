@@ -21,6 +21,13 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
   }
 }
 
+/// Whether a step may do no more than round what the one before it made.
+constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const PlanStep& next) {
+  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.inputs.size() <= 2 &&
+         step.outputs.size() == 1 && (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
+         plan.values[static_cast<std::size_t>(next.outputs[0])].dtype == DType::bf16;
+}
+
 }  // namespace detail
 
 /// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
@@ -34,12 +41,13 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
-  // A sum that a step takes over is written while operands of the step are still to be read.
+  // A sum, or a rounding, that a step takes over is written while operands of the step are still to be read.
   Growable<int> last;
   for (const PlanValue& value : plan.values) last.push_back(value.last_step);
   for (int s = 0; s + 1 < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    if (!step.adds_up || plan.steps[static_cast<std::size_t>(s) + 1].kind != StepKind::reshard) continue;
+    const PlanStep& next = plan.steps[static_cast<std::size_t>(s) + 1];
+    if (!step.adds_up || (next.kind != StepKind::reshard && !detail::may_round(plan, step, next))) continue;
     for (std::int32_t v : step.inputs) {
       while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
         v = plan.values[static_cast<std::size_t>(v)].view_of;

@@ -76,7 +76,7 @@ struct PlanStep {
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// A reshard that follows may be taken over: parts of the result are added up as they are made.
+  /// A reshard that follows may be taken over: parts of the result are added up as they are made. Or a rounding.
   bool adds_up = false;
   std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;

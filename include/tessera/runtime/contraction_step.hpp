@@ -98,6 +98,30 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return true;
   }
 
+  /// Each place rounds what it sums, and stores nothing else.
+  bool attach_rounding(const FrameLayout& layout, const PlanStep& rounding, int bias) override {
+    if (dtype_ != DType::bf16 || epilogue_ || has_addend_) return false;
+    const int product = rounding.inputs[0] == bias ? rounding.inputs[1] : rounding.inputs[0];
+    const ValueLayout &own = layout[product], &target = layout[rounding.outputs[0]];
+    std::vector<Place> places = places_;
+    for (Place& place : places) {
+      const auto shard = static_cast<std::size_t>(place.out - own.first);
+      const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
+      const auto to = static_cast<std::size_t>(target.index(at));
+      if (!place.plan.can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
+      place.rounded = target.first + static_cast<std::int32_t>(to);
+      if (bias < 0) continue;
+      const auto row = static_cast<std::size_t>(layout[bias].index(at));
+      const Shape part = extents(own.boxes[shard]);
+      if (layout.value(bias).dtype != DType::f32 || layout[bias].strides[row][0] != 1 ||
+          extents(layout[bias].boxes[row])[0] != part[part.size() - 1])
+        return false;
+      place.bias = layout[bias].first + static_cast<std::int32_t>(row);
+    }
+    std::swap(places, places_);
+    return true;
+  }
+
   /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
   bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
     const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
@@ -142,6 +166,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     kernels::ContractionShape shape;
     kernels::ContractionPlan plan;
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
+    std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
     kernels::Strides out_strides, addend_strides;
     std::int64_t first_item = 0;
     int work = 0;
@@ -290,7 +315,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                         },
                                         &follow};
     place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
+                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{},
+                   {operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
   }
 };
 

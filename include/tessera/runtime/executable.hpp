@@ -219,6 +219,12 @@ class Executable {
       std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
       if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
           may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
+        if (int bias = -1; rounds(units, graph, step, steps[s + 1], bias) &&
+                           prepared->attach_rounding(layout, steps[s + 1], bias)) {
+          made.add(std::move(prepared));
+          ++s;
+          continue;
+        }
         std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
         if (next->works_on_boxes()) {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
@@ -241,6 +247,21 @@ class Executable {
   std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
     const int kernel = context.units[context.step.unit].kernel;
     return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
+  }
+
+  /// Whether a step does nothing but round a product to bf16, after adding a row where there is a `bias`.
+  static bool rounds(const UnitsView& units, const GraphView& graph, const PlanStep& product, const PlanStep& step,
+                     int& bias) {
+    const Unit& unit = units[step.unit];
+    const Node& root = graph[unit.root];
+    const bool adds = unit.member_count == 2 && unit.input_count == 2 &&
+                      graph[units.members[unit.first_member]].op == Op::add;
+    if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (!adds) return unit.member_count == 1;
+    const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;
+    const UnitOperand& row = units.input(step.unit, i);
+    bias = step.inputs[static_cast<std::size_t>(i)];
+    return graph[row.node].rank == 1 && row.dim_at[unit.rank - 1] == 0;
   }
 
   /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's

@@ -264,6 +264,9 @@ class PreparedStep {
   virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
   /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
   virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
+  /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
+  /// one, and is the only reader of it. False: it has to follow.
+  virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
   /// Bytes of scratch that a run needs.
   virtual std::int64_t scratch_bytes() const { return 0; }
 };

@@ -131,6 +131,54 @@ TEST(Bf16Gemm, SeveralBlocksOfEveryExtent) {
     }
 }
 
+/// Stored rounded, past the caches or not, at aligned and other addresses.
+TEST(Bf16Gemm, ResultsThatAreStoredRounded) {
+  std::mt19937 random(7);
+  struct Case {
+    std::int64_t m, n, k, row, col, offset;
+  };
+  const Case cases[] = {{32, 64, 40, 64, 1, 0},    {33, 65, 130, 70, 1, 1},  {70, 20, 600, 1, 70, 0}, {5, 7, 3, 14, 2, 3},
+                        {1060, 512, 40, 512, 1, 0}, {1060, 520, 40, 520, 1, 2}, {9, 9, 0, 9, 1, 0}};
+  for (const Case& c : cases)
+    for (const CpuLevel level : levels(bf16_level())) {
+      Problem<bf16> p(random, c.m, c.n, c.k);
+      p.g.accumulate = false, p.g.alpha = 1, p.g.c_row = c.row, p.g.c_col = c.col;
+      const auto size = static_cast<std::size_t>(64 + (c.m - 1) * c.row + (c.n - 1) * c.col + 1);
+      p.c.assign(size, 0.0f);
+      p.g.c = p.c.data();
+      const std::vector<float> exact = p.expected();
+      std::vector<bf16> rounded(size + 32, bf16(-77.0f));
+      const auto at = reinterpret_cast<std::uintptr_t>(rounded.data()) / sizeof(bf16) % 32;
+      bf16* const to = rounded.data() + (32 - at) % 32 + c.offset;  // a cache line begins, or not
+      p.g.c = nullptr;
+      std::vector<float> bias;
+      for (std::int64_t j = 0; j < c.n && c.col == 1; ++j) bias.push_back(static_cast<float>(j % 7));
+      packed_gemm(p.g, {}, level, {to, bias.empty() ? nullptr : bias.data()});
+      for (std::int64_t i = 0; i < c.m; ++i)
+        for (std::int64_t j = 0; j < c.n; ++j) {
+          const std::int64_t e = i * c.row + j * c.col;
+          const float value = exact[static_cast<std::size_t>(e)] + (c.col == 1 ? static_cast<float>(j % 7) : 0.0f);
+          ASSERT_EQ(float(to[e]), float(bf16(value))) << p.what(level) << " at " << i << ' ' << j;
+        }
+    }
+}
+
+/// The same of floats: large results go past the caches.
+TEST(Bf16Gemm, LargeResults) {
+  std::mt19937 random(8);
+  constexpr std::int64_t m = 530, n = 512, k = 40;
+  Problem<bf16> p(random, m, n, k);
+  p.g.accumulate = false, p.g.alpha = 1, p.g.c_row = n, p.g.c_col = 1;
+  p.c.assign(static_cast<std::size_t>(m * n), -7.0f);
+  p.g.c = p.c.data();
+  const std::vector<float> exact = p.expected();
+  std::vector<float> result(static_cast<std::size_t>(m * n + 16), -7.0f);
+  const auto at = reinterpret_cast<std::uintptr_t>(result.data()) / sizeof(float) % 16;
+  p.g.c = result.data() + (16 - at) % 16;
+  packed_gemm(p.g, {}, bf16_level());
+  for (std::size_t i = 0; i < exact.size(); ++i) ASSERT_EQ(p.g.c[i], exact[i]);
+}
+
 TEST(Bf16Gemm, SumsAreAsPreciseAsFloatsAre) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;
