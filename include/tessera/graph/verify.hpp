@@ -240,16 +240,20 @@ class GraphVerifier {
   constexpr Rule check_attention(int id) const {
     const Node &node = graph_[id], &q = x(id, 0), &k = x(id, 1);
     const bool plain = node.op == Op::attention_lse;
+    const bool is_gradient = node.op == Op::attention_grad;
+    const DType type = q.dtype, wide = computed_as(type);
     for (int i = 0; i < node.arity; ++i)
-      if (x(id, i).dtype != node.dtype) return "operands and result have one element type";
-    if (!is_floating(node.dtype)) return "attention is of floating numbers";
+      if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+          x(id, i).dtype != (sum ? wide : type))
+        return "operands and result have one element type";
+    if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+    if (!is_floating(type)) return "attention is of floating numbers";
     if (x(id, node.arity - 1).rank != 0) return "a scale is a number";
     if (q.rank != 4 || k.rank != 4 || (!plain && x(id, 2).rank != 4)) return "queries, keys and values have rank 4";
     const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
     const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
     if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
     const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
-    const bool is_gradient = node.op == Op::attention_grad;
     if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
       return "a row has one logarithm";
     if (!is_gradient)
@@ -259,7 +263,8 @@ class GraphVerifier {
       if (x(id, i).rank != 4 || x(id, i).unit != out)
         return "a result has the dims of the queries, and the width of the values";
     if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-    return same_type(node, x(id, node.labels[1])) ? Rule{} : "a gradient has the type of what it is of";
+    const Node& of = x(id, node.labels[1]);
+    return node.rank == of.rank && node.unit == of.unit ? Rule{} : "a gradient has the dims of what it is of";
   }
 
   constexpr Rule check_repeat(int id) const {

@@ -71,8 +71,8 @@ TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64
 #undef TESSERA_TARGET
 
 /// A block of sums, or a part of one at the edge, to where it belongs.
-inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row, std::int64_t col,
-                        bool past) {
+inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
+                        std::int64_t col, bool past) {
   const std::int64_t rows = std::min(amx_block, g.m - row), cols = std::min(amx_block, g.n - col);
   const std::int64_t at = row * g.c_row + col * g.c_col;
   const bool whole = rows == amx_block && cols == amx_block && g.c_col == 1;
@@ -100,14 +100,13 @@ inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, 
          at % line == 0 && g.c_row * element % line == 0;
 }
 
-/// C (+)= alpha A B with B packed. Sums over blocks of k wait in the second-level cache, some columns at a time: what is
-/// stored is final.
+/// C (+)= alpha A B with B packed. Sums over blocks of k wait in the second-level cache, some columns at a time: what
+/// is stored is final.
 inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
                      const RoundedResult& rounded) {
   const AmxRegisters registers;
   alignas(64) float block_sums[amx_block * amx_block], bias[amx_block]{};
-  const std::int64_t together =
-      std::clamp(amx_bytes / 2 / layout.rows / amx_block * amx_block, amx_block, amx_rows);
+  const std::int64_t together = std::clamp(amx_bytes / 2 / layout.rows / amx_block * amx_block, amx_block, amx_rows);
   const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 ? amx_columns : g.n;
   bf16* const a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>(together * layout.rows));
   float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * amx_columns));
@@ -140,8 +139,7 @@ inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16
             }
             float* to = !last ? sum : direct ? c : block_sums;
             amx_multiply(a + padded * block * layout.depth + i * depth, packed + layout.offset(block, col / amx_block),
-                         depth / amx_step, from, from_row, to,
-                         last && direct ? g.c_row : amx_block);
+                         depth / amx_step, from, from_row, to, last && direct ? g.c_row : amx_block);
             if (last && !direct) store_block(g, rounded, block_sums, row + i, col, past);
           }
         }

@@ -90,11 +90,11 @@ class ContractionPlan {
 
   /// Whether items are matrix products. Products with too little reuse to pay for packing run as plain loops.
   bool uses_gemm() const { return !as_loops_; }
-  /// Whether each element is one sum of one matrix product, which can be rounded as it is stored; `biased`: after adding
-  /// a row, as long as the last dim.
+  /// Whether each element is one sum of one matrix product, which can be rounded as it is stored; `biased`: after
+  /// adding a row, as long as the last dim.
   bool can_round(bool biased) const {
-    const bool along_columns = col_.dims.size() == 1 && col_.dims[0].out == 1 &&
-                               col_.dims[0].out_dim == static_cast<int>(out_rank_) - 1;
+    const bool along_columns =
+        col_.dims.size() == 1 && col_.dims[0].out == 1 && col_.dims[0].out_dim == static_cast<int>(out_rank_) - 1;
     return !as_loops_ && k_loops_.empty() && (!biased || along_columns);
   }
 

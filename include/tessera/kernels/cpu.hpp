@@ -34,8 +34,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 #if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The program still has to ask
-/// for them: bf16_level() does, when the first such product runs.
+/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The
+/// program still has to ask for them: bf16_level() does, when the first such product runs.
 inline bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;

@@ -27,9 +27,9 @@ template <bool Causal> struct AttentionTag {
     if (q.rank() != 4) fail(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     q = q.at(context.source);
     check_static_dims(q.node(), k.node(), v.node());
-    if (const DType type = q.dtype(), wide = computed_as(type); wide != type)
-      return build::cast(emit(context, build::cast(q, wide), build::cast(k, wide), build::cast(v, wide), scale), type);
-    scale = build::cast(scale, q.dtype());
+    // Of bf16, logarithms and gradients are floats, as the scale is.
+    const DType wide = computed_as(q.dtype());
+    scale = build::cast(scale, wide);
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned unit = 0, bit = 1;
       for (int d : from) {
@@ -39,12 +39,13 @@ template <bool Causal> struct AttentionTag {
       return static_cast<std::uint8_t>(unit);
     };
     Node made{.op = Op::attention_lse,
-              .dtype = q.dtype(),
+              .dtype = wide,
               .rank = 3,
               .unit = dims(q.node(), {0, 2, 1}),
               .labels = AttentionForm{Causal, 0}.pack()};
     const Value lse = q.make(made, {q.id, k.id, scale.id});
     made.op = Op::attention;
+    made.dtype = q.dtype();
     made.rank = 4;
     made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));
     return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});

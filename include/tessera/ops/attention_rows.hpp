@@ -100,32 +100,36 @@ struct DenseAttention {
   }
 };
 
+constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
+
 constexpr void attention_gradient(Gradient& r) {
-  const Value g = r.full_g();
+  const Value g = build::cast(r.full_g(), r.node().dtype);
   for (int i = 0; i < 3; ++i) {
     if (!r.needs(i)) continue;
     Node made = r.x(i).node();
     made.op = Op::attention_grad;
+    made.dtype = computed_as(made.dtype);
     made.value = 0;
     made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
-    r.add(i, g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id}));
+    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
+    r.add(i, build::cast(made_of, r.x(i).dtype()));
   }
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{r.x(0), r.x(1), r.x(2)};
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
   const Value slopes =
       dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
-    if (r.needs(i)) r.add(i, dense.of_scores(slopes, i));
+    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
 
 /// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
 /// of what it is written with.
 constexpr void attention_second_gradient(Gradient& r) {
   const AttentionForm form = AttentionForm::of_node(r.node());
-  const Value v = r.x(2), out = r.x(3), lse = r.x(4), g = r.x(5), cotangent = r.full_g();
-  const DenseAttention dense{r.x(0), r.x(1), r.x(6)};
+  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
   const Value weights = dense.weights(lse, form.causal);
   Value written = weights;
   if (form.of == 2) {

@@ -23,8 +23,9 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 /// Whether a step may do no more than round what the one before it made.
 constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const PlanStep& next) {
-  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.inputs.size() <= 2 &&
-         step.outputs.size() == 1 && (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
+  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.outputs[0] >= 0 && !next.inputs.empty() &&
+         next.inputs.size() <= 2 && step.outputs.size() == 1 &&
+         (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
          plan.values[static_cast<std::size_t>(next.outputs[0])].dtype == DType::bf16;
 }
 

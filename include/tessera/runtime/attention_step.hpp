@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/graph/attention_form.hpp>
+#include <tessera/kernels/attention_bf16.hpp>
 #include <tessera/kernels/attention_gradient.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
@@ -22,8 +24,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       : backward_(c.graph[c.units[c.step.unit].root].op == Op::attention_grad) {
     const Unit& unit = c.units[c.step.unit];
     const Node& node = c.graph[unit.root];
-    dtype_ = node.dtype;
-    element_ = static_cast<std::int64_t>(size_of(dtype_));
+    dtype_ = c.graph.operand_node(unit.root, 0).dtype;
+    element_ = static_cast<std::int64_t>(size_of(computed_as(dtype_)));
     causal_ = AttentionForm::of_node(node).causal;
     scale_ = c.graph.operand(unit.root, node.arity - 1);
     const WorkGrid work(c.layout, c.step);
@@ -53,7 +55,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   };
   bool backward_, causal_ = false;
   DType dtype_{};
-  std::int64_t element_ = 4;
+  std::int64_t element_ = 4;                           ///< of gradients
+  std::int64_t queries_ = kernels::attention_queries;  ///< of an item forward
   int scale_ = -1;
   std::vector<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
@@ -111,6 +114,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
+    // Keys of bf16 are packed for each item: where there are enough of them, items are larger.
+    if (dtype_ == DType::bf16 && heads >= 8) queries_ = kernels::bf16_attention_queries;
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
       const kernels::AttentionShape& s = place.shape;
@@ -124,9 +129,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       if (place.parts[dq].pointer >= 0) scratch_ += own * (ranges_ - 1) * s.queries * s.width * element_;
     }
   }
-  static std::int64_t tiles(const kernels::AttentionShape& s) {
-    return (s.queries + kernels::attention_queries - 1) / kernels::attention_queries;
-  }
+  std::int64_t tiles(const kernels::AttentionShape& s) const { return (s.queries + queries_ - 1) / queries_; }
   /// Where a range of keys begins: ranges of about equal work, cut between tiles.
   std::int64_t range_begin(const kernels::AttentionShape& s, std::int64_t range) const {
     if (range == 0 || range == ranges_) return range == 0 ? 0 : s.keys;
@@ -154,18 +157,19 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
 
+  template <class T> using Sum = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+
   template <class T> void run_forward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
       const Place& place = place_of(i);
       const kernels::AttentionShape shape = shape_of(frame, place);
       const std::int64_t item = i - place.first_item, count = tiles(shape);
       const std::int64_t head = item / count % place.heads, batch = item / count / place.heads;
-      const std::int64_t first = item % count * kernels::attention_queries;
-      kernels::attend<T>(shape, first, std::min(kernels::attention_queries, shape.queries - first),
-                         rows<const T>(frame, place.parts[q], batch, head),
-                         rows<const T>(frame, place.parts[k], batch, head),
-                         rows<const T>(frame, place.parts[v], batch, head),
-                         rows<T>(frame, place.parts[out], batch, head), rows<T>(frame, place.parts[lse], batch, head));
+      const std::int64_t first = item % count * queries_;
+      const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
+      const std::int64_t own = std::min(queries_, shape.queries - first);
+      kernels::attend(shape, first, own, read(q), read(k), read(v), rows<T>(frame, place.parts[out], batch, head),
+                      rows<Sum<T>>(frame, place.parts[lse], batch, head));
     });
   }
 
@@ -176,14 +180,15 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       const std::int64_t item = i - place.first_item, range = item % ranges_;
       const std::int64_t head = item / ranges_ % place.heads, batch = item / ranges_ / place.heads;
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
-      const auto write = [&](Role role) { return rows<T>(frame, place.parts[role], batch, head); };
-      kernels::AttentionGradient<T> gradient{read(q), read(k),   read(v),   read(out), read(lse),
-                                             read(g), write(dq), write(dk), write(dv)};
+      const auto write = [&](Role role) { return rows<Sum<T>>(frame, place.parts[role], batch, head); };
+      std::conditional_t<std::is_same_v<T, bf16>, kernels::Bf16AttentionGradient, kernels::AttentionGradient<Sum<T>>>
+          gradient{read(q), read(k),   read(v),   read(out), rows<const Sum<T>>(frame, place.parts[lse], batch, head),
+                   read(g), write(dq), write(dk), write(dv)};
       if (range > 0 && gradient.q_gradient.data != nullptr)
-        gradient.q_gradient = {partial<T>(frame, place, item / ranges_, range), shape.width, 1};
-      kernels::attend_gradient<T>(shape, gradient, range_begin(shape, range), range_begin(shape, range + 1));
+        gradient.q_gradient = {partial<Sum<T>>(frame, place, item / ranges_, range), shape.width, 1};
+      kernels::attend_gradient(shape, gradient, range_begin(shape, range), range_begin(shape, range + 1));
     });
-    if (ranges_ > 1) add_partials<T>(frame);
+    if (ranges_ > 1) add_partials<Sum<T>>(frame);
   }
   template <class T> T* partial(Frame& frame, const Place& place, std::int64_t head, std::int64_t range) const {
     return reinterpret_cast<T*>(frame.scratch + place.partial) +

@@ -219,8 +219,8 @@ class Executable {
       std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
       if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
           may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
-        if (int bias = -1; rounds(units, graph, step, steps[s + 1], bias) &&
-                           prepared->attach_rounding(layout, steps[s + 1], bias)) {
+        if (int bias = -1;
+            rounds(units, graph, step, steps[s + 1], bias) && prepared->attach_rounding(layout, steps[s + 1], bias)) {
           made.add(std::move(prepared));
           ++s;
           continue;
@@ -254,8 +254,8 @@ class Executable {
                      int& bias) {
     const Unit& unit = units[step.unit];
     const Node& root = graph[unit.root];
-    const bool adds = unit.member_count == 2 && unit.input_count == 2 &&
-                      graph[units.members[unit.first_member]].op == Op::add;
+    const bool adds =
+        unit.member_count == 2 && unit.input_count == 2 && graph[units.members[unit.first_member]].op == Op::add;
     if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
     if (!adds) return unit.member_count == 1;
     const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;

@@ -59,8 +59,14 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (graph[id].op == Op::einsum) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
     return set;
   }();
-  static constexpr DTypeSet attentions =
-      types_where([](const GraphView& g, int id) { return row_of(g[id].op).kind == OpKind::attention; });
+  static constexpr DTypeSet attentions = [] {
+    DTypeSet set = 0;
+    for (const GraphView& graph : Traced::graphs)
+      for (int id = 0; id < graph.size; ++id)
+        if (row_of(graph[id].op).kind == OpKind::attention)
+          set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
+    return set;
+  }();
   static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
     return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter;
   });

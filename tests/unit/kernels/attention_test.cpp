@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/kernels/attention_bf16.hpp>
 #include <tessera/kernels/attention_gradient.hpp>
 
 namespace {
@@ -271,6 +272,88 @@ TEST(Attention, WhatIsNotANumberReachesTheRowsThatSeeIt) {
     attend<float>(shape, first, std::min<std::int64_t>(attention_queries, 100 - first), q.read(), k.read(), v.read(),
                   out.write(), {});
   for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(std::isnan(out.get(i, 0)), i >= 70) << i;
+}
+
+/// Of bf16: exact inputs, weights rounded to eight bits, results rounded once more. Each level by the same oracle.
+void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1, double scale = 2) {
+  using tessera::bf16;
+  const std::int64_t queries = shape.queries, keys = shape.keys, width = shape.width, value_width = shape.value_width;
+  auto q = Matrix<bf16>(queries, width, in.gap, in.step).randomize(1, scale);
+  auto k = Matrix<bf16>(keys, width, in.gap, in.step).randomize(2, scale);
+  auto v = Matrix<bf16>(keys, value_width, in.gap, in.step).randomize(3);
+  auto g = Matrix<bf16>(queries, value_width, in.gap, in.step).randomize(4);
+  const Dense<bf16> dense(shape, q, k, v, g);
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::amx}) {
+    if (level > bf16_level()) continue;
+    SCOPED_TRACE(testing::Message() << name_of(level) << ": " << queries << " queries, " << keys << " keys, widths "
+                                    << width << " and " << value_width << (shape.causal ? ", causal from " : ", from ")
+                                    << shape.first_position);
+    Matrix<bf16> out(queries, value_width, in.gap);
+    Matrix<float> lse(queries, 1, in.gap);
+    for (std::int64_t first = 0; first < queries; first += bf16_attention_queries)
+      attend(shape, first, std::min(bf16_attention_queries, queries - first), q.read(), k.read(), v.read(), out.write(),
+             lse.write(), level);
+    // Each term is off by a rounding or two of 2^-9: so is the whole, in the mean. Where terms cancel, `size` bounds
+    // it.
+    const auto expect = [&](const char* what, const auto& found, const std::vector<double>& expected, double size) {
+      double wrong = 0, whole = 0;
+      for (std::int64_t i = 0; i < found.rows; ++i)
+        for (std::int64_t c = 0; c < found.cols; ++c) {
+          const double wanted = expected[static_cast<std::size_t>(i * found.cols + c)], off = found.get(i, c) - wanted;
+          ASSERT_LE(std::fabs(off), size * 0x1p-7) << what << " at " << i << ", " << c << " is " << wanted;
+          wrong += off * off, whole += wanted * wanted;
+        }
+      EXPECT_LE(std::sqrt(wrong), 0x1p-7 * std::sqrt(whole) + 0x1p-10 * size) << what;
+      EXPECT_TRUE(found.gaps_untouched()) << what;
+    };
+    expect("result", out, dense.out, 1);
+    expect_close("logarithms", lse, dense.lse);
+
+    Matrix<float> dk(keys, width, in.gap), dv(keys, value_width, in.gap), dq(queries, width, in.gap);
+    std::vector<double> dq_sum(dense.dq.size(), 0);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      attend_gradient(shape,
+                      Bf16AttentionGradient{q.read(), k.read(), v.read(), out.read(), lse.read(), g.read(), dq.write(),
+                                            dk.write(), dv.write()},
+                      keys * part / parts, keys * (part + 1) / parts, level);
+      for (std::int64_t i = 0; i < queries; ++i)
+        for (std::int64_t c = 0; c < width; ++c) dq_sum[static_cast<std::size_t>(i * width + c)] += dq.get(i, c);
+    }
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t c = 0; c < width; ++c)
+        dq.at(i, c) = static_cast<float>(dq_sum[static_cast<std::size_t>(i * width + c)]);
+    // The mean of a row's slopes comes from the rounded result: each term is off by its weight times that.
+    const double slope = std::fabs(shape.scale) * scale * std::sqrt(static_cast<double>(value_width));
+    expect("gradient of queries", dq, dense.dq, slope);
+    expect("gradient of keys", dk, dense.dk, slope * std::sqrt(static_cast<double>(queries)));
+    expect("gradient of values", dv, dense.dv, std::sqrt(static_cast<double>(queries)));
+  }
+}
+
+TEST(AttentionOfBf16, EveryTimeAroundTheEdgesOfTiles) {
+  for (const std::int64_t time : {1, 2, 15, 16, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 256, 257, 300})
+    for (const bool causal : {false, true}) check_bf16(square<float>(time, 16, causal));
+}
+
+TEST(AttentionOfBf16, EveryWidthAndLayout) {
+  for (const std::int64_t width : {1, 5, 16, 31, 32, 33, 64, 80, 128}) check_bf16(square<float>(70, width));
+  check_bf16({50, 50, 16, 40, 0, true, 0.3});
+  check_bf16({50, 50, 40, 16, 0, false, -0.3});
+  for (const Layout layout : {Layout{48, 1}, Layout{5, 1}, Layout{0, 3}, Layout{7, 2}})
+    check_bf16(square<float>(90, 32), layout);
+}
+
+TEST(AttentionOfBf16, AnyPositionsAndNumbersOfKeys) {
+  for (const bool causal : {false, true}) {
+    check_bf16({1, 300, 16, 16, 0, causal, 0.25});
+    check_bf16({300, 1, 16, 16, 0, causal, 0.25});
+    check_bf16({130, 70, 16, 16, 0, causal, 0.25});
+    check_bf16(square<float>(200, 24, causal), {3, 1}, 3);
+    check_bf16({5, 9, 4, 4, 0, causal, 1}, {}, 12);
+  }
+  for (const std::int64_t position : {1, 37, 64, 190, 500}) check_bf16({100, 200, 16, 16, position, true, 0.25});
+  check_bf16({20, 0, 16, 16, 0, false, 1});
+  check_bf16({0, 20, 16, 16, 0, true, 1});
 }
 
 }  // namespace

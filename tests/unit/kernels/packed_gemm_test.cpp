@@ -137,8 +137,9 @@ TEST(Bf16Gemm, ResultsThatAreStoredRounded) {
   struct Case {
     std::int64_t m, n, k, row, col, offset;
   };
-  const Case cases[] = {{32, 64, 40, 64, 1, 0},    {33, 65, 130, 70, 1, 1},  {70, 20, 600, 1, 70, 0}, {5, 7, 3, 14, 2, 3},
-                        {1060, 512, 40, 512, 1, 0}, {1060, 520, 40, 520, 1, 2}, {9, 9, 0, 9, 1, 0}};
+  const Case cases[] = {{32, 64, 40, 64, 1, 0}, {33, 65, 130, 70, 1, 1},    {70, 20, 600, 1, 70, 0},
+                        {5, 7, 3, 14, 2, 3},    {1060, 512, 40, 512, 1, 0}, {1060, 520, 40, 520, 1, 2},
+                        {9, 9, 0, 9, 1, 0}};
   for (const Case& c : cases)
     for (const CpuLevel level : levels(bf16_level())) {
       Problem<bf16> p(random, c.m, c.n, c.k);
