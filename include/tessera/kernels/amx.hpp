@@ -74,11 +74,13 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
                  : "memory");
   else
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
+  // One register for each operand. To hold both halves of both takes a load less, and is slower by half where
+  // another thread shares the core: it leaves no registers to rename.
   for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
-    asm volatile("tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
-                 "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-                 "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
-                 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+    asm volatile("tileloadd (%0,%2,1), %%tmm4\n\ttileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
+                 "tileloadd 1024(%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm1\n\t"
+                 "tileloadd 1024(%0,%2,1), %%tmm4\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"
+                 "tileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm2"
                  :
                  : "r"(a), "r"(b), "r"(line)
                  : "memory");
