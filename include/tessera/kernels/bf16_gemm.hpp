@@ -100,14 +100,20 @@ inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, 
          at % line == 0 && g.c_row * element % line == 0;
 }
 
-/// C (+)= alpha A B with B packed. Sums over blocks of k wait in the second-level cache, some columns at a time: what
-/// is stored is final.
+/// Rows of A that are packed together when k has so many elements.
+inline std::int64_t amx_rows_of(std::int64_t k) {
+  return std::clamp(amx_bytes / 2 / std::max<std::int64_t>(k, 1) / amx_block * amx_block, amx_block, amx_rows);
+}
+
+/// C (+)= alpha A B with B packed, or null: then it is packed where it is used, once for all rows that are packed
+/// together. Sums over blocks of k wait in the second-level cache, some columns at a time: what is stored is final.
 inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
                      const RoundedResult& rounded) {
   const AmxRegisters registers;
   alignas(64) float block_sums[amx_block * amx_block], bias[amx_block]{};
-  const std::int64_t together = std::clamp(amx_bytes / 2 / layout.rows / amx_block * amx_block, amx_block, amx_rows);
-  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 ? amx_columns : g.n;
+  const std::int64_t together = amx_rows_of(layout.rows), own_room = packed == nullptr ? amx_columns * layout.depth : 0;
+  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 || packed == nullptr ? amx_columns : g.n;
+  bf16* const b = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(own_room));
   bf16* const a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>(together * layout.rows));
   float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * amx_columns));
   const bool past = goes_past_caches(g, rounded, finished.call != nullptr);
@@ -123,8 +129,14 @@ inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16
     for (std::int64_t begin = 0; begin < g.n; begin += chunk)
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t depth = layout.block_rows(block), end = std::min(begin + chunk, g.n);
+        const bf16* panel = packed == nullptr ? b : packed + layout.offset(block, begin / amx_block);
+        if (packed == nullptr) {
+          const std::int64_t first = block * layout.depth;
+          amx_pack<true>({g.b + first * g.b_row + begin * g.b_col, g.b_col, g.b_row}, end - begin,
+                         std::min(depth, g.k - first), b);
+        }
         float* sum = sums;
-        for (std::int64_t col = begin; col < end; col += amx_block) {
+        for (std::int64_t col = begin; col < end; col += amx_block, panel += depth * amx_block) {
           if (rounded.bias != nullptr) std::copy_n(rounded.bias + col, std::min(amx_block, g.n - col), bias);
           for (std::int64_t i = 0; i < rows; i += amx_block, sum += amx_block * amx_block) {
             const bool last = block + 1 == blocks;
@@ -138,8 +150,8 @@ inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16
               from_row = rounded.bias != nullptr ? 0 : g.c_row;
             }
             float* to = !last ? sum : direct ? c : block_sums;
-            amx_multiply(a + padded * block * layout.depth + i * depth, packed + layout.offset(block, col / amx_block),
-                         depth / amx_step, from, from_row, to, last && direct ? g.c_row : amx_block);
+            amx_multiply(a + padded * block * layout.depth + i * depth, panel, depth / amx_step, from, from_row, to,
+                         last && direct ? g.c_row : amx_block);
             if (last && !direct) store_block(g, rounded, block_sums, row + i, col, past);
           }
         }
@@ -253,6 +265,12 @@ inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, Cpu
   const bool turned = given.c_col != 1 && given.c_row == 1 && rounded.bias == nullptr;
   const Gemm<bf16> g = turned ? transposed(given) : given;
   if (g.m == 0 || g.n == 0) return;
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx && g.k > 0 && g.m <= detail::amx_rows_of(g.k)) {
+    detail::amx_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, rounded);
+    return turned ? finished(0, given.m) : void();
+  }
+#endif
   constexpr std::int64_t most_cols = 512;
   for (std::int64_t col = 0; col < g.n; col += most_cols) {
     Gemm<bf16> part = g;
