@@ -159,7 +159,7 @@ TEST(Bf16Gemm, ResultsThatAreStoredRounded) {
         for (std::int64_t j = 0; j < c.n; ++j) {
           const std::int64_t e = i * c.row + j * c.col;
           const float value = exact[static_cast<std::size_t>(e)] + (c.col == 1 ? static_cast<float>(j % 7) : 0.0f);
-          ASSERT_EQ(float(to[e]), float(bf16(value))) << p.what(level) << " at " << i << ' ' << j;
+          ASSERT_EQ(float(to[e]), float(bf16(value))) << p.what(name_of(level)) << " at " << i << ' ' << j;
         }
     }
 }
