@@ -101,11 +101,11 @@ inline void amx_tile(const AmxPanels& a, const AmxPanels& b, std::int64_t rows, 
 }
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// A tile of floats [rows, cols], rows attention_queries apart, both whole blocks, as the right operand of a product over
-/// its rows.
+/// A tile of floats [rows, cols], rows attention_queries apart, both whole blocks, as the right operand of a product
+/// over its rows.
 TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
-  const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                                              21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                              6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   for (std::int64_t c = 0; c < cols; c += 16)
     for (std::int64_t r = 0; r < rows; r += 2) {
       const float* const at = from + r * attention_queries + c;
@@ -137,8 +137,8 @@ TESSERA_TARGET inline void round_rows(const float* from, std::int64_t from_row, 
     }
 }
 /// Products of rows of two matrices, each with its own.
-TESSERA_TARGET inline void row_products(const HeadRows<const bf16>& x, const HeadRows<const bf16>& y, std::int64_t first,
-                                        std::int64_t count, std::int64_t cols, float* to) {
+TESSERA_TARGET inline void row_products(const HeadRows<const bf16>& x, const HeadRows<const bf16>& y,
+                                        std::int64_t first, std::int64_t count, std::int64_t cols, float* to) {
   for (std::int64_t i = first; i < first + count; ++i) {
     const bf16 *a = x.at(i), *b = y.at(i);
     float sum = 0;
@@ -264,7 +264,8 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
   bf16 *const keys = room.take<bf16>(padded * width), *const values = room.take<bf16>(padded * value_width),
               *const turned_keys = room.take<bf16>(padded * width);
   bf16 *const q_room = room.take<bf16>(row * width), *const g_room = room.take<bf16>(row * value_width),
-              *const q_rows_room = room.take<bf16>(row * width), *const g_rows_room = room.take<bf16>(row * value_width);
+              *const q_rows_room = room.take<bf16>(row * width),
+              *const g_rows_room = room.take<bf16>(row * value_width);
   bf16 *const weights_room = room.take<bf16>(row * row), *const slopes_room = room.take<bf16>(row * row),
               *const pairs_room = room.take<bf16>(row * row);
   std::fill_n(k_sums, padded * (width + value_width), 0.0f);

@@ -29,6 +29,12 @@ inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const Pl
   return targets;
 }
 
+/// What remains of a step that another took over.
+class TakenStep final : public PreparedStep {
+ public:
+  void run(Frame&) const override {}
+};
+
 /// What remains of a reshard that another step took over: its collectives ran, and what was copied is the result.
 class TakenReshardStep final : public PreparedStep {
  public:
