@@ -3235,9 +3235,17 @@ constexpr Node argument_node(const Node& type, int index) {
 
 namespace detail {
 
-/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer.
-constexpr bool recomputed(const Node& node) {
+/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
+/// product is kept as it is read, rounded.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
   if (node.op == Op::argument) return false;
+  if (node.op == Op::cast && node.dtype == DType::bf16) {
+    const int sum = graph.operand(id, 0);
+    if (graph[sum].op == Op::einsum) return false;
+    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
+      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+  }
   const OpKind kind = row_of(node.op).kind;
   return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
          node.op == Op::rearrange || node.op == Op::slice;
@@ -3336,12 +3344,12 @@ class RepeatGradient {
       if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
     for (int id = copy.size() - 1; id >= 0; --id) {
       if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (id < forward_size_ && !recomputed(copy[id])) continue;
+      if (id < forward_size_ && !recomputed(copy, id)) continue;
       for (int i = 0; i < copy[id].arity; ++i)
         if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
     }
     for (int id = 0; id < forward_size_; ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy[id])) continue;
+      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
       const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
       if (index >= stacked_end())
         used_invariant_.push_back(index);
@@ -4592,16 +4600,20 @@ class GraphVerifier {
   constexpr Rule check_attention(int id) const {
     const Node &node = graph_[id], &q = x(id, 0), &k = x(id, 1);
     const bool plain = node.op == Op::attention_lse;
+    const bool is_gradient = node.op == Op::attention_grad;
+    const DType type = q.dtype, wide = computed_as(type);
     for (int i = 0; i < node.arity; ++i)
-      if (x(id, i).dtype != node.dtype) return "operands and result have one element type";
-    if (!is_floating(node.dtype)) return "attention is of floating numbers";
+      if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+          x(id, i).dtype != (sum ? wide : type))
+        return "operands and result have one element type";
+    if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+    if (!is_floating(type)) return "attention is of floating numbers";
     if (x(id, node.arity - 1).rank != 0) return "a scale is a number";
     if (q.rank != 4 || k.rank != 4 || (!plain && x(id, 2).rank != 4)) return "queries, keys and values have rank 4";
     const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
     const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
     if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
     const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
-    const bool is_gradient = node.op == Op::attention_grad;
     if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
       return "a row has one logarithm";
     if (!is_gradient)
@@ -4611,7 +4623,8 @@ class GraphVerifier {
       if (x(id, i).rank != 4 || x(id, i).unit != out)
         return "a result has the dims of the queries, and the width of the values";
     if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-    return same_type(node, x(id, node.labels[1])) ? Rule{} : "a gradient has the type of what it is of";
+    const Node& of = x(id, node.labels[1]);
+    return node.rank == of.rank && node.unit == of.unit ? Rule{} : "a gradient has the dims of what it is of";
   }
 
   constexpr Rule check_repeat(int id) const {
@@ -5584,32 +5597,36 @@ struct DenseAttention {
   }
 };
 
+constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
+
 constexpr void attention_gradient(Gradient& r) {
-  const Value g = r.full_g();
+  const Value g = build::cast(r.full_g(), r.node().dtype);
   for (int i = 0; i < 3; ++i) {
     if (!r.needs(i)) continue;
     Node made = r.x(i).node();
     made.op = Op::attention_grad;
+    made.dtype = computed_as(made.dtype);
     made.value = 0;
     made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
-    r.add(i, g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id}));
+    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
+    r.add(i, build::cast(made_of, r.x(i).dtype()));
   }
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{r.x(0), r.x(1), r.x(2)};
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
   const Value slopes =
       dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
-    if (r.needs(i)) r.add(i, dense.of_scores(slopes, i));
+    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
 
 /// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
 /// of what it is written with.
 constexpr void attention_second_gradient(Gradient& r) {
   const AttentionForm form = AttentionForm::of_node(r.node());
-  const Value v = r.x(2), out = r.x(3), lse = r.x(4), g = r.x(5), cotangent = r.full_g();
-  const DenseAttention dense{r.x(0), r.x(1), r.x(6)};
+  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
   const Value weights = dense.weights(lse, form.causal);
   Value written = weights;
   if (form.of == 2) {
@@ -6801,9 +6818,9 @@ template <bool Causal> struct AttentionTag {
     if (q.rank() != 4) fail(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     q = q.at(context.source);
     check_static_dims(q.node(), k.node(), v.node());
-    if (const DType type = q.dtype(), wide = computed_as(type); wide != type)
-      return build::cast(emit(context, build::cast(q, wide), build::cast(k, wide), build::cast(v, wide), scale), type);
-    scale = build::cast(scale, q.dtype());
+    // Of bf16, logarithms and gradients are floats, as the scale is.
+    const DType wide = computed_as(q.dtype());
+    scale = build::cast(scale, wide);
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned unit = 0, bit = 1;
       for (int d : from) {
@@ -6813,12 +6830,13 @@ template <bool Causal> struct AttentionTag {
       return static_cast<std::uint8_t>(unit);
     };
     Node made{.op = Op::attention_lse,
-              .dtype = q.dtype(),
+              .dtype = wide,
               .rank = 3,
               .unit = dims(q.node(), {0, 2, 1}),
               .labels = AttentionForm{Causal, 0}.pack()};
     const Value lse = q.make(made, {q.id, k.id, scale.id});
     made.op = Op::attention;
+    made.dtype = q.dtype();
     made.rank = 4;
     made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));
     return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});
@@ -9221,7 +9239,7 @@ struct PlanStep {
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// A reshard that follows may be taken over: parts of the result are added up as they are made.
+  /// A reshard that follows may be taken over: parts of the result are added up as they are made. Or a rounding.
   bool adds_up = false;
   std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
@@ -11194,22 +11212,12 @@ class DimClasses {
 
 #endif
 
-// ---- tessera/graph/grouper.hpp
+// ---- tessera/graph/space.hpp
 
-#ifndef TESSERA_GRAPH_GROUPER_HPP
-#define TESSERA_GRAPH_GROUPER_HPP
+#ifndef TESSERA_GRAPH_SPACE_HPP
+#define TESSERA_GRAPH_SPACE_HPP
 
-namespace tessera {
-
-/// How a node of a fused group lies in the group's iteration space.
-enum class SpaceForm : std::uint8_t {
-  element,   ///< the whole space
-  row,       ///< all but the last dim, which stays with extent 1
-  squeezed,  ///< all but the last dim
-  reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
-};
-
-namespace detail {
+namespace tessera::detail {
 
 /// Dims of an iteration space: classes, -1 where the extent is 1.
 struct Space {
@@ -11231,6 +11239,27 @@ struct Space {
   }
 };
 
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/grouper.hpp
+
+#ifndef TESSERA_GRAPH_GROUPER_HPP
+#define TESSERA_GRAPH_GROUPER_HPP
+
+namespace tessera {
+
+/// How a node of a fused group lies in the group's iteration space.
+enum class SpaceForm : std::uint8_t {
+  element,   ///< the whole space
+  row,       ///< all but the last dim, which stays with extent 1
+  squeezed,  ///< all but the last dim
+  reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
+};
+
+namespace detail {
+
 /// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
 /// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
 /// Whole programs are grouped in constant expressions, where a statement costs and an expression does not: hence plain
@@ -11244,6 +11273,7 @@ class Grouper {
     bool fused = false, alive = true;
     bool has_reduced = false;     ///< some member is in the form that only the finished group has
     bool has_dependents = false;  ///< some group depends on it
+    bool alone = false;           ///< takes no other group in
     std::int32_t row_reductions = 0;
     std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
@@ -11390,6 +11420,21 @@ class Grouper {
     }
   }
 
+  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
+  /// A product of bf16, with a bias or without, that is only read rounded is stored rounded: its rounding does not wait
+  /// for a reader's kernel.
+  constexpr bool rounds_product(int id) const {
+    const Node* const nodes = graph_.nodes;
+    if (nodes[id].op != Op::cast || nodes[id].dtype != DType::bf16) return false;
+    int product = graph_.operands[nodes[id].first];
+    if (nodes[product].op == Op::add && read_once(product)) {
+      const std::int32_t* const terms = graph_.operands + nodes[product].first;
+      if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
+    }
+    return nodes[product].op == Op::einsum && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
+           nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
+  }
+
   constexpr void place(int id) {
     Place& own = at(id);
     const Node& node = graph_.nodes[id];
@@ -11430,6 +11475,7 @@ class Grouper {
           operand.form != SpaceForm::reduced)
         merge(own.group, operand.group);
     }
+    groups_.data()[own.group].alone = rounds_product(id);
   }
 
   /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
@@ -11540,7 +11586,7 @@ class Grouper {
   constexpr void merge(int own, int other) {
     const Group &a = groups_.data()[own], &b = groups_.data()[other];
     const int members = a.count + b.count;
-    if (members > max_members) return;
+    if (members > max_members || a.alone || b.alone) return;
     SpaceForm a_form, b_form;
     const Space space = joint_space(a, b, a_form, b_form);
     if (space.rank < 0 || path_between(own, other) || path_between(other, own) || reads_reduced(own, other) ||
@@ -13080,6 +13126,14 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
   }
 }
 
+/// Whether a step may do no more than round what the one before it made.
+constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const PlanStep& next) {
+  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.outputs[0] >= 0 && !next.inputs.empty() &&
+         next.inputs.size() <= 2 && step.outputs.size() == 1 &&
+         (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
+         plan.values[static_cast<std::size_t>(next.outputs[0])].dtype == DType::bf16;
+}
+
 }  // namespace detail
 
 /// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
@@ -13093,12 +13147,13 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
-  // A sum that a step takes over is written while operands of the step are still to be read.
+  // A sum, or a rounding, that a step takes over is written while operands of the step are still to be read.
   Growable<int> last;
   for (const PlanValue& value : plan.values) last.push_back(value.last_step);
   for (int s = 0; s + 1 < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    if (!step.adds_up || plan.steps[static_cast<std::size_t>(s) + 1].kind != StepKind::reshard) continue;
+    const PlanStep& next = plan.steps[static_cast<std::size_t>(s) + 1];
+    if (!step.adds_up || (next.kind != StepKind::reshard && !detail::may_round(plan, step, next))) continue;
     for (std::int32_t v : step.inputs) {
       while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
         v = plan.values[static_cast<std::size_t>(v)].view_of;

@@ -4711,32 +4711,36 @@ struct DenseAttention {
   }
 };
 
+constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
+
 constexpr void attention_gradient(Gradient& r) {
-  const Value g = r.full_g();
+  const Value g = build::cast(r.full_g(), r.node().dtype);
   for (int i = 0; i < 3; ++i) {
     if (!r.needs(i)) continue;
     Node made = r.x(i).node();
     made.op = Op::attention_grad;
+    made.dtype = computed_as(made.dtype);
     made.value = 0;
     made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
-    r.add(i, g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id}));
+    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
+    r.add(i, build::cast(made_of, r.x(i).dtype()));
   }
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{r.x(0), r.x(1), r.x(2)};
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
   const Value slopes =
       dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
-    if (r.needs(i)) r.add(i, dense.of_scores(slopes, i));
+    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
 
 /// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
 /// of what it is written with.
 constexpr void attention_second_gradient(Gradient& r) {
   const AttentionForm form = AttentionForm::of_node(r.node());
-  const Value v = r.x(2), out = r.x(3), lse = r.x(4), g = r.x(5), cotangent = r.full_g();
-  const DenseAttention dense{r.x(0), r.x(1), r.x(6)};
+  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
   const Value weights = dense.weights(lse, form.causal);
   Value written = weights;
   if (form.of == 2) {
@@ -4956,9 +4960,17 @@ constexpr Node argument_node(const Node& type, int index) {
 
 namespace detail {
 
-/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer.
-constexpr bool recomputed(const Node& node) {
+/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
+/// product is kept as it is read, rounded.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
   if (node.op == Op::argument) return false;
+  if (node.op == Op::cast && node.dtype == DType::bf16) {
+    const int sum = graph.operand(id, 0);
+    if (graph[sum].op == Op::einsum) return false;
+    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
+      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+  }
   const OpKind kind = row_of(node.op).kind;
   return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
          node.op == Op::rearrange || node.op == Op::slice;
@@ -5057,12 +5069,12 @@ class RepeatGradient {
       if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
     for (int id = copy.size() - 1; id >= 0; --id) {
       if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (id < forward_size_ && !recomputed(copy[id])) continue;
+      if (id < forward_size_ && !recomputed(copy, id)) continue;
       for (int i = 0; i < copy[id].arity; ++i)
         if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
     }
     for (int id = 0; id < forward_size_; ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy[id])) continue;
+      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
       const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
       if (index >= stacked_end())
         used_invariant_.push_back(index);
@@ -7131,13 +7143,15 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 #if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, and the system saves them. The program still has to ask
-/// for them: bf16_level() does, when the first such product runs.
+/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The
+/// program still has to ask for them: bf16_level() does, when the first such product runs.
 inline bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
+  constexpr unsigned rounds = 1u << 5;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & rounds) == 0) return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & state) == state;
@@ -8960,9 +8974,9 @@ template <bool Causal> struct AttentionTag {
     if (q.rank() != 4) fail(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     q = q.at(context.source);
     check_static_dims(q.node(), k.node(), v.node());
-    if (const DType type = q.dtype(), wide = computed_as(type); wide != type)
-      return build::cast(emit(context, build::cast(q, wide), build::cast(k, wide), build::cast(v, wide), scale), type);
-    scale = build::cast(scale, q.dtype());
+    // Of bf16, logarithms and gradients are floats, as the scale is.
+    const DType wide = computed_as(q.dtype());
+    scale = build::cast(scale, wide);
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned unit = 0, bit = 1;
       for (int d : from) {
@@ -8972,12 +8986,13 @@ template <bool Causal> struct AttentionTag {
       return static_cast<std::uint8_t>(unit);
     };
     Node made{.op = Op::attention_lse,
-              .dtype = q.dtype(),
+              .dtype = wide,
               .rank = 3,
               .unit = dims(q.node(), {0, 2, 1}),
               .labels = AttentionForm{Causal, 0}.pack()};
     const Value lse = q.make(made, {q.id, k.id, scale.id});
     made.op = Op::attention;
+    made.dtype = q.dtype();
     made.rank = 4;
     made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));
     return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});
@@ -11398,7 +11413,7 @@ struct PlanStep {
   /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// A reshard that follows may be taken over: parts of the result are added up as they are made.
+  /// A reshard that follows may be taken over: parts of the result are added up as they are made. Or a rounding.
   bool adds_up = false;
   std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
@@ -12630,16 +12645,20 @@ class GraphVerifier {
   constexpr Rule check_attention(int id) const {
     const Node &node = graph_[id], &q = x(id, 0), &k = x(id, 1);
     const bool plain = node.op == Op::attention_lse;
+    const bool is_gradient = node.op == Op::attention_grad;
+    const DType type = q.dtype, wide = computed_as(type);
     for (int i = 0; i < node.arity; ++i)
-      if (x(id, i).dtype != node.dtype) return "operands and result have one element type";
-    if (!is_floating(node.dtype)) return "attention is of floating numbers";
+      if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+          x(id, i).dtype != (sum ? wide : type))
+        return "operands and result have one element type";
+    if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+    if (!is_floating(type)) return "attention is of floating numbers";
     if (x(id, node.arity - 1).rank != 0) return "a scale is a number";
     if (q.rank != 4 || k.rank != 4 || (!plain && x(id, 2).rank != 4)) return "queries, keys and values have rank 4";
     const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
     const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
     if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
     const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
-    const bool is_gradient = node.op == Op::attention_grad;
     if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
       return "a row has one logarithm";
     if (!is_gradient)
@@ -12649,7 +12668,8 @@ class GraphVerifier {
       if (x(id, i).rank != 4 || x(id, i).unit != out)
         return "a result has the dims of the queries, and the width of the values";
     if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-    return same_type(node, x(id, node.labels[1])) ? Rule{} : "a gradient has the type of what it is of";
+    const Node& of = x(id, node.labels[1]);
+    return node.rank == of.rank && node.unit == of.unit ? Rule{} : "a gradient has the dims of what it is of";
   }
 
   constexpr Rule check_repeat(int id) const {
@@ -15810,22 +15830,12 @@ class DimClasses {
 
 #endif
 
-// ---- tessera/graph/grouper.hpp
+// ---- tessera/graph/space.hpp
 
-#ifndef TESSERA_GRAPH_GROUPER_HPP
-#define TESSERA_GRAPH_GROUPER_HPP
+#ifndef TESSERA_GRAPH_SPACE_HPP
+#define TESSERA_GRAPH_SPACE_HPP
 
-namespace tessera {
-
-/// How a node of a fused group lies in the group's iteration space.
-enum class SpaceForm : std::uint8_t {
-  element,   ///< the whole space
-  row,       ///< all but the last dim, which stays with extent 1
-  squeezed,  ///< all but the last dim
-  reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
-};
-
-namespace detail {
+namespace tessera::detail {
 
 /// Dims of an iteration space: classes, -1 where the extent is 1.
 struct Space {
@@ -15847,6 +15857,27 @@ struct Space {
   }
 };
 
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/grouper.hpp
+
+#ifndef TESSERA_GRAPH_GROUPER_HPP
+#define TESSERA_GRAPH_GROUPER_HPP
+
+namespace tessera {
+
+/// How a node of a fused group lies in the group's iteration space.
+enum class SpaceForm : std::uint8_t {
+  element,   ///< the whole space
+  row,       ///< all but the last dim, which stays with extent 1
+  squeezed,  ///< all but the last dim
+  reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
+};
+
+namespace detail {
+
 /// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
 /// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
 /// Whole programs are grouped in constant expressions, where a statement costs and an expression does not: hence plain
@@ -15860,6 +15891,7 @@ class Grouper {
     bool fused = false, alive = true;
     bool has_reduced = false;     ///< some member is in the form that only the finished group has
     bool has_dependents = false;  ///< some group depends on it
+    bool alone = false;           ///< takes no other group in
     std::int32_t row_reductions = 0;
     std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
@@ -16006,6 +16038,21 @@ class Grouper {
     }
   }
 
+  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
+  /// A product of bf16, with a bias or without, that is only read rounded is stored rounded: its rounding does not wait
+  /// for a reader's kernel.
+  constexpr bool rounds_product(int id) const {
+    const Node* const nodes = graph_.nodes;
+    if (nodes[id].op != Op::cast || nodes[id].dtype != DType::bf16) return false;
+    int product = graph_.operands[nodes[id].first];
+    if (nodes[product].op == Op::add && read_once(product)) {
+      const std::int32_t* const terms = graph_.operands + nodes[product].first;
+      if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
+    }
+    return nodes[product].op == Op::einsum && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
+           nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
+  }
+
   constexpr void place(int id) {
     Place& own = at(id);
     const Node& node = graph_.nodes[id];
@@ -16046,6 +16093,7 @@ class Grouper {
           operand.form != SpaceForm::reduced)
         merge(own.group, operand.group);
     }
+    groups_.data()[own.group].alone = rounds_product(id);
   }
 
   /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
@@ -16156,7 +16204,7 @@ class Grouper {
   constexpr void merge(int own, int other) {
     const Group &a = groups_.data()[own], &b = groups_.data()[other];
     const int members = a.count + b.count;
-    if (members > max_members) return;
+    if (members > max_members || a.alone || b.alone) return;
     SpaceForm a_form, b_form;
     const Space space = joint_space(a, b, a_form, b_form);
     if (space.rank < 0 || path_between(own, other) || path_between(other, own) || reads_reduced(own, other) ||
@@ -17696,6 +17744,14 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
   }
 }
 
+/// Whether a step may do no more than round what the one before it made.
+constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const PlanStep& next) {
+  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.outputs[0] >= 0 && !next.inputs.empty() &&
+         next.inputs.size() <= 2 && step.outputs.size() == 1 &&
+         (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
+         plan.values[static_cast<std::size_t>(next.outputs[0])].dtype == DType::bf16;
+}
+
 }  // namespace detail
 
 /// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
@@ -17709,12 +17765,13 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
-  // A sum that a step takes over is written while operands of the step are still to be read.
+  // A sum, or a rounding, that a step takes over is written while operands of the step are still to be read.
   Growable<int> last;
   for (const PlanValue& value : plan.values) last.push_back(value.last_step);
   for (int s = 0; s + 1 < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    if (!step.adds_up || plan.steps[static_cast<std::size_t>(s) + 1].kind != StepKind::reshard) continue;
+    const PlanStep& next = plan.steps[static_cast<std::size_t>(s) + 1];
+    if (!step.adds_up || (next.kind != StepKind::reshard && !detail::may_round(plan, step, next))) continue;
     for (std::int32_t v : step.inputs) {
       while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
         v = plan.values[static_cast<std::size_t>(v)].view_of;
@@ -19565,33 +19622,35 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A block of 32 x 32 of C (+)= A B. Every step along k has two KiB of A and of B: rows (columns) 0 to 15, then the
-/// others. A step of A is row after row, one of B pair of rows after pair of rows, the two elements of a column
-/// together.
+/// A block of 32 x 32: C = F + A B, or A B where F is null; rows of F and C lie so many floats apart. Every step along
+/// k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B pair of
+/// rows after pair of rows, the two elements of a column together.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
-                                                                      float* c, std::int64_t c_row, bool accumulate) {
+                                                                      const float* f, std::int64_t f_row, float* c,
+                                                                      std::int64_t c_row) {
   const std::int64_t line = 64, row = c_row * 4;
-  float* const below = c + 16 * c_row;
-  if (accumulate)
+  if (f != nullptr)
     asm volatile("tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
                  "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
                  :
-                 : "r"(c), "r"(below), "r"(row)
+                 : "r"(f), "r"(f + 16 * f_row), "r"(f_row * 4)
                  : "memory");
   else
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
+  // One register for each operand. To hold both halves of both takes a load less, and is slower by half where
+  // another thread shares the core: it leaves no registers to rename.
   for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
-    asm volatile("tileloadd (%1,%2,1), %%tmm6\n\ttileloadd (%0,%2,1), %%tmm4\n\ttileloadd 1024(%1,%2,1), %%tmm7\n\t"
-                 "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-                 "tileloadd 1024(%0,%2,1), %%tmm5\n\t"
-                 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+    asm volatile("tileloadd (%0,%2,1), %%tmm4\n\ttileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
+                 "tileloadd 1024(%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm1\n\t"
+                 "tileloadd 1024(%0,%2,1), %%tmm4\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"
+                 "tileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm2"
                  :
                  : "r"(a), "r"(b), "r"(line)
                  : "memory");
   asm volatile("tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
                "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
                :
-               : "r"(c), "r"(below), "r"(row)
+               : "r"(c), "r"(c + 16 * c_row), "r"(row)
                : "memory");
 }
 #endif
@@ -20259,7 +20318,7 @@ template <class T> void loop_gemm(const Gemm<T>& given) {
 namespace tessera::kernels {
 
 /// Who uses a scratch buffer. Two buffers that are alive together have two names.
-enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention, wide_a, wide_b };
+enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention, wide_a, wide_b, sums };
 
 /// Raw memory that only grows.
 struct ScratchBuffer {
@@ -20612,83 +20671,187 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
 #ifndef TESSERA_KERNELS_BF16_GEMM_HPP
 #define TESSERA_KERNELS_BF16_GEMM_HPP
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 // Products of bf16, summed in float. In AMX registers where the processor has them; else operands are widened, a part
 // at a time, and multiplied by the kernels of float. Every path rounds nowhere but in its sums.
 namespace tessera::kernels::inline TESSERA_ISA {
 
+/// Where a product goes instead of C, rounded to bf16, with the strides of C; and a row that is added to each row
+/// before, or null.
+struct RoundedResult {
+  bf16* data = nullptr;
+  const float* bias = nullptr;
+
+  explicit operator bool() const { return data != nullptr; }
+  RoundedResult at(std::int64_t offset, std::int64_t column) const {
+    return {data == nullptr ? nullptr : data + offset, bias == nullptr ? nullptr : bias + column};
+  }
+};
+
 namespace detail {
+
+/// Rounds a matrix of floats, row-major with rows `row` apart.
+inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, bf16* to,
+                         std::int64_t to_row, std::int64_t to_col) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < cols; ++j) to[i * to_row + j * to_col] = bf16(from[i * row + j]);
+}
 
 #if defined(__x86_64__)
 /// Elements along k of a panel of B: 32 KiB, which the first-level cache keeps while all rows of a block of A pass.
 inline constexpr std::int64_t amx_depth = 512;
-/// Rows of A that are packed together, for the second-level cache.
-inline constexpr std::int64_t amx_rows = 256;
+/// Rows of A that are packed together, at most, over all of k, and how many bytes they fill. With the sums of as many
+/// columns they leave half of the second-level cache to B.
+inline constexpr std::int64_t amx_rows = 256, amx_columns = 256, amx_bytes = 1 << 20;
 
-/// C (+)= alpha A B for one block of k and at most amx_rows rows, A and B packed.
-inline void amx_gemm_block(const Gemm<bf16>& g, const bf16* a, const bf16* b, std::int64_t b_panel) {
-  alignas(64) float buffer[amx_block * amx_block];
-  const std::int64_t steps = (g.k + amx_step - 1) / amx_step;
-  for (std::int64_t j = 0; j < g.n; j += amx_block, b += b_panel) {
-    const std::int64_t cols = std::min(amx_block, g.n - j);
-    for (std::int64_t i = 0; i < g.m; i += amx_block) {
-      const std::int64_t rows = std::min(amx_block, g.m - i);
-      const bf16* panel = a + i * steps * amx_step;
-      float* c = g.c + i * g.c_row + j * g.c_col;
-      if (rows == amx_block && cols == amx_block && g.c_col == 1 && g.alpha == 1) {
-        amx_multiply(panel, b, steps, c, g.c_row, g.accumulate);
-        continue;
-      }
-      amx_multiply(panel, b, steps, buffer, amx_block, false);
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t s = 0; s < cols; ++s) {
-          float& to = c[r * g.c_row + s * g.c_col];
-          const float value = g.alpha * buffer[r * amx_block + s];
-          to = g.accumulate ? to + value : value;
-        }
-    }
+#define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+/// 32 x 32 sums, rounded; past the caches, or into them. As in the product, what is too small to be normal is zero.
+template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to, std::int64_t to_row) {
+  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+    const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from));
+    if constexpr (Past)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), pair);
+    else
+      _mm512_storeu_si512(to, pair);
   }
 }
 
-/// C (+)= alpha A B with B packed.
-inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished) {
-  const AmxRegisters registers;
-  bf16* a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>((amx_rows + amx_block) * layout.depth));
-  for (std::int64_t row = 0; row < g.m; row += amx_rows) {
-    Gemm<bf16> part = g;
-    part.m = std::min(amx_rows, g.m - row);
-    part.c += row * g.c_row;
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-      const std::int64_t first = block * layout.depth;
-      part.k = std::min(layout.depth, g.k - first);
-      part.accumulate = g.accumulate || block > 0;
-      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, part.m, part.k, a);
-      amx_gemm_block(part, a, packed + layout.offset(block, 0), layout.block_rows(block) * layout.width);
-    }
-    finished(row, part.m);
+/// 32 x 32 sums, past the caches.
+TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64_t to_row) {
+  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+    _mm512_stream_ps(to, _mm512_load_ps(from));
+    _mm512_stream_ps(to + 16, _mm512_load_ps(from + 16));
   }
+}
+#undef TESSERA_TARGET
+
+/// A block of sums, or a part of one at the edge, to where it belongs.
+inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
+                        std::int64_t col, bool past) {
+  const std::int64_t rows = std::min(amx_block, g.m - row), cols = std::min(amx_block, g.n - col);
+  const std::int64_t at = row * g.c_row + col * g.c_col;
+  const bool whole = rows == amx_block && cols == amx_block && g.c_col == 1;
+  if (rounded) {
+    bf16* const to = rounded.data + at;
+    if (!whole) return round_matrix(sums, amx_block, rows, cols, to, g.c_row, g.c_col);
+    return past ? round_block<true>(sums, to, g.c_row) : round_block<false>(sums, to, g.c_row);
+  }
+  if (whole && past) return stream_block(sums, g.c + at, g.c_row);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t s = 0; s < cols; ++s) {
+      float& to = g.c[at + r * g.c_row + s * g.c_col];
+      const float value = g.alpha * sums[r * amx_block + s];
+      to = g.accumulate ? to + value : value;
+    }
+}
+
+/// Whether a result goes past the caches: it is large, nobody reads it at once, and its rows are whole cache lines. To
+/// fetch lines first, only to overwrite them, takes as long as a product of 256 steps.
+inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, bool read_at_once) {
+  constexpr std::int64_t least_bytes = 1 << 20, line = 64;
+  const std::int64_t element = rounded ? 2 : 4;
+  const auto at = reinterpret_cast<std::uintptr_t>(rounded ? static_cast<const void*>(rounded.data) : g.c);
+  return !read_at_once && !g.accumulate && g.alpha == 1 && g.c_col == 1 && g.m * g.n * element >= least_bytes &&
+         at % line == 0 && g.c_row * element % line == 0;
+}
+
+/// Rows of A that are packed together when k has so many elements.
+inline std::int64_t amx_rows_of(std::int64_t k) {
+  return std::clamp(amx_bytes / 2 / std::max<std::int64_t>(k, 1) / amx_block * amx_block, amx_block, amx_rows);
+}
+
+/// C (+)= alpha A B with B packed, or null: then it is packed where it is used, once for all rows that are packed
+/// together. Sums over blocks of k wait in the second-level cache, some columns at a time: what is stored is final.
+inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
+                     const RoundedResult& rounded) {
+  const AmxRegisters registers;
+  alignas(64) float block_sums[amx_block * amx_block], bias[amx_block]{};
+  const std::int64_t together = amx_rows_of(layout.rows), own_room = packed == nullptr ? amx_columns * layout.depth : 0;
+  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 || packed == nullptr ? amx_columns : g.n;
+  bf16* const b = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(own_room));
+  bf16* const a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>(together * layout.rows));
+  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * amx_columns));
+  const bool past = goes_past_caches(g, rounded, finished.call != nullptr);
+  const bool plain = !rounded && g.c_col == 1 && g.alpha == 1 && !past;
+  for (std::int64_t row = 0; row < g.m; row += together) {
+    const std::int64_t rows = std::min(together, g.m - row);
+    const std::int64_t padded = (rows + amx_block - 1) / amx_block * amx_block;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t first = block * layout.depth;
+      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, rows,
+                      std::min(layout.depth, g.k - first), a + padded * first);
+    }
+    for (std::int64_t begin = 0; begin < g.n; begin += chunk)
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t depth = layout.block_rows(block), end = std::min(begin + chunk, g.n);
+        const bf16* panel = packed == nullptr ? b : packed + layout.offset(block, begin / amx_block);
+        if (packed == nullptr) {
+          const std::int64_t first = block * layout.depth;
+          amx_pack<true>({g.b + first * g.b_row + begin * g.b_col, g.b_col, g.b_row}, end - begin,
+                         std::min(depth, g.k - first), b);
+        }
+        float* sum = sums;
+        for (std::int64_t col = begin; col < end; col += amx_block, panel += depth * amx_block) {
+          if (rounded.bias != nullptr) std::copy_n(rounded.bias + col, std::min(amx_block, g.n - col), bias);
+          for (std::int64_t i = 0; i < rows; i += amx_block, sum += amx_block * amx_block) {
+            const bool last = block + 1 == blocks;
+            const bool direct = plain && i + amx_block <= rows && col + amx_block <= g.n;
+            float* const c = direct ? g.c + (row + i) * g.c_row + col : nullptr;
+            // The first block of k begins with zeros, with what is there, or with the bias in each row.
+            const float* from = sum;
+            std::int64_t from_row = amx_block;
+            if (block == 0) {
+              from = rounded.bias != nullptr ? bias : g.accumulate ? c : nullptr;
+              from_row = rounded.bias != nullptr ? 0 : g.c_row;
+            }
+            float* to = !last ? sum : direct ? c : block_sums;
+            amx_multiply(a + padded * block * layout.depth + i * depth, panel, depth / amx_step, from, from_row, to,
+                         last && direct ? g.c_row : amx_block);
+            if (last && !direct) store_block(g, rounded, block_sums, row + i, col, past);
+          }
+        }
+      }
+    finished(row, rows);
+  }
+  if (past) _mm_sfence();
 }
 #endif
 
 /// C (+)= alpha A B with B packed as floats: some rows of A at a time are widened.
 inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
-                         CpuLevel level) {
+                         CpuLevel level, const RoundedResult& rounded) {
   constexpr std::int64_t together = 112;
+  const std::int64_t room = rounded ? std::min(together, g.m) * g.n : 0;
+  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(room));
   float* a = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(std::min(together, g.m) * g.k));
   for (std::int64_t row = 0; row < g.m; row += together) {
     const std::int64_t rows = std::min(together, g.m - row);
     widen_matrix(g.a + row * g.a_row, g.a_row, g.a_col, rows, g.k, a);
-    packed_gemm(Gemm<float>{rows, g.n, g.k, a, g.k, 1, nullptr, 0, 0, g.c + row * g.c_row, g.c_row, g.c_col,
-                            g.accumulate, g.alpha},
-                layout, packed, {}, level);
+    Gemm<float> part{rows, g.n, g.k, a, g.k, 1, nullptr, 0, 0, sums, g.n, 1, false, g.alpha};
+    if (!rounded)
+      part.c = g.c + row * g.c_row, part.c_row = g.c_row, part.c_col = g.c_col, part.accumulate = g.accumulate;
+    packed_gemm(part, layout, packed, {}, level);
+    for (std::int64_t i = 0; rounded.bias != nullptr && i < rows; ++i)
+      for (std::int64_t j = 0; j < g.n; ++j) sums[i * g.n + j] += rounded.bias[j];
+    if (rounded) round_matrix(sums, g.n, rows, g.n, rounded.data + row * g.c_row, g.c_row, g.c_col);
     finished(row, rows);
   }
 }
 
-/// Zeros, where nothing is summed.
-inline void empty_gemm(const Gemm<bf16>& g) {
+/// Zeros, or the bias, where nothing is summed.
+inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
   if (g.accumulate) return;
   for (std::int64_t i = 0; i < g.m; ++i)
-    for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_col] = 0;
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      const std::int64_t at = i * g.c_row + j * g.c_col;
+      if (rounded)
+        rounded.data[at] = bf16(rounded.bias != nullptr ? rounded.bias[j] : 0.0f);
+      else
+        g.c[at] = 0;
+    }
 }
 
 }  // namespace detail
@@ -20741,33 +20904,42 @@ inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t 
   }
 }
 
+/// With B packed. Given `rounded`, the result goes there, and C is not touched; neither is it accumulated or scaled.
 inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
-                        CpuLevel level = bf16_level()) {
+                        CpuLevel level = bf16_level(), const RoundedResult& rounded = {}) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
-    detail::empty_gemm(g);
+    detail::empty_gemm(g, rounded);
     return finished(0, g.m);
   }
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished);
+  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished, rounded);
 #endif
-  detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level);
+  detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level, rounded);
 }
 
-inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level()) {
-  const bool turned = given.c_col != 1 && given.c_row == 1;
+inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level(),
+                        const RoundedResult& rounded = {}) {
+  const bool turned = given.c_col != 1 && given.c_row == 1 && rounded.bias == nullptr;
   const Gemm<bf16> g = turned ? transposed(given) : given;
   if (g.m == 0 || g.n == 0) return;
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx && g.k > 0 && g.m <= detail::amx_rows_of(g.k)) {
+    detail::amx_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, rounded);
+    return turned ? finished(0, given.m) : void();
+  }
+#endif
   constexpr std::int64_t most_cols = 512;
   for (std::int64_t col = 0; col < g.n; col += most_cols) {
     Gemm<bf16> part = g;
     part.n = std::min(most_cols, g.n - col);
     part.b += col * g.b_col;
-    part.c += col * g.c_col;
+    part.c += rounded ? 0 : col * g.c_col;
     const PackedLayout layout = packed_layout<bf16>(g.k, part.n, level);
     bf16* packed = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(packed_room<bf16>(layout, level)));
     pack_matrix(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
-    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level);
+    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
+                rounded.at(col * g.c_col, col));
   }
   if (turned) finished(0, given.m);
 }
@@ -20910,17 +21082,13 @@ const ContractionProvider& set_contraction_provider(const ContractionProvider& p
 /// One product by the chosen provider. The default one is called directly, so that a program has code for the element
 /// types that it multiplies, and no others.
 template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    packed_gemm(g, finished);  // others have no products of bf16
-  } else {
-    const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
-    if (!chosen && !is_small(g)) return packed_gemm(g, finished);
-    if (chosen)
-      chosen->gemm(g);
-    else
-      small_gemm(g);
-    finished(0, g.m);
-  }
+  const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
+  if (!chosen && !is_small(g)) return packed_gemm(g, finished);
+  if (chosen)
+    chosen->gemm(g);
+  else
+    small_gemm(g);
+  finished(0, g.m);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -23442,6 +23610,363 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
+// ---- tessera/kernels/attention_bf16.hpp
+
+#ifndef TESSERA_KERNELS_ATTENTION_BF16_HPP
+#define TESSERA_KERNELS_ATTENTION_BF16_HPP
+
+// Attention of bf16: products in AMX registers, with scores, exponentials and sums in float. Else operands are widened,
+// and attended to as floats are.
+namespace tessera::kernels {
+
+/// Queries of one call of attend() for bf16, at most: keys and values are packed once for all of them.
+inline constexpr std::int64_t bf16_attention_queries = 4 * attention_queries;
+
+/// What the gradient of attention of bf16 reads and makes for one head: gradients are floats, for they may be summed.
+struct Bf16AttentionGradient {
+  HeadRows<const bf16> q, k, v, out;
+  HeadRows<const float> row_lse;
+  HeadRows<const bf16> cotangent;
+  HeadRows<float> q_gradient, k_gradient, v_gradient;
+};
+
+}  // namespace tessera::kernels
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Rows [first, end) widened, without gaps.
+inline HeadRows<const float> widened_rows(const HeadRows<const bf16>& rows, std::int64_t first, std::int64_t end,
+                                          std::int64_t width, float*& room) {
+  if (rows.data == nullptr) return {};
+  widen_matrix(rows.at(first), rows.row, rows.col, end - first, width, room);
+  const HeadRows<const float> wide{room - first * width, width, 1};
+  room += (end - first) * width;
+  return wide;
+}
+
+inline void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
+                           const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
+                           const HeadRows<bf16>& out, const HeadRows<float>& row_lse) {
+  const std::int64_t keys = shape.visible(first + count), both = shape.width + shape.value_width;
+  float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>((count + keys) * both));
+  const HeadRows<const float> wide_q = widened_rows(q, first, first + count, shape.width, next);
+  const HeadRows<const float> wide_k = widened_rows(k, 0, keys, shape.width, next);
+  const HeadRows<const float> wide_v = widened_rows(v, 0, keys, shape.value_width, next);
+  const HeadRows<float> rows{next - first * shape.value_width, shape.value_width, 1};
+  for (std::int64_t i = first; i < first + count; i += attention_queries)
+    attend<float>(shape, i, std::min(attention_queries, first + count - i), wide_q, wide_k, wide_v,
+                  out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
+  if (out.data != nullptr)
+    round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
+}
+
+inline void widened_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
+                             std::int64_t end_key) {
+  const std::int64_t width = shape.width, value_width = shape.value_width;
+  float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(
+      shape.queries * (width + 2 * value_width) + (end_key - first_key) * (width + value_width)));
+  AttentionGradient<float> wide{};
+  wide.q = widened_rows(g.q, 0, shape.queries, width, next);
+  wide.k = widened_rows(g.k, first_key, end_key, width, next);
+  wide.v = widened_rows(g.v, first_key, end_key, value_width, next);
+  wide.out = widened_rows(g.out, 0, shape.queries, value_width, next);
+  wide.cotangent = widened_rows(g.cotangent, 0, shape.queries, value_width, next);
+  wide.row_lse = g.row_lse;
+  wide.q_gradient = g.q_gradient, wide.k_gradient = g.k_gradient, wide.v_gradient = g.v_gradient;
+  attend_gradient<float>(shape, wide, first_key, end_key);
+}
+
+#if defined(__x86_64__)
+constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + amx_block - 1) / amx_block * amx_block; }
+
+/// Packed operands, each of panels of 32 lanes, so many elements long.
+struct AmxPanels {
+  bf16* data = nullptr;
+  std::int64_t length = 0;
+
+  const bf16* at(std::int64_t lane) const { return data + lane * length; }
+};
+template <bool PairRows>
+AmxPanels packed_panels(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+  amx_pack<PairRows>(from, lanes, depth, to);
+  return {to, whole_blocks(depth)};
+}
+
+/// C (+)= A B for whole blocks of rows and columns.
+inline void amx_tile(const AmxPanels& a, const AmxPanels& b, std::int64_t rows, std::int64_t cols, std::int64_t depth,
+                     float* c, std::int64_t c_row, bool adds) {
+  for (std::int64_t i = 0; i < rows; i += amx_block)
+    for (std::int64_t j = 0; j < cols; j += amx_block) {
+      float* const to = c + i * c_row + j;
+      amx_multiply(a.at(i), b.at(j), (depth + amx_step - 1) / amx_step, adds ? to : nullptr, c_row, to, c_row);
+    }
+}
+
+#define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+/// A tile of floats [rows, cols], rows attention_queries apart, both whole blocks, as the right operand of a product
+/// over its rows.
+TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
+  const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                              6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  for (std::int64_t c = 0; c < cols; c += 16)
+    for (std::int64_t r = 0; r < rows; r += 2) {
+      const float* const at = from + r * attention_queries + c;
+      const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + attention_queries), _mm512_loadu_ps(at));
+      bf16* const tile = to + c / amx_block * rows * amx_block + r / amx_step * (amx_block * amx_step) +
+                         c % amx_block / 16 * 16 * amx_step;
+      _mm512_storeu_si512(tile + r % amx_step / 2 * 32, _mm512_permutexvar_epi16(interleave, pair));
+    }
+  return {to, rows};
+}
+/// The same as the left operand of a product over its columns.
+TESSERA_TARGET inline AmxPanels round_to_rows(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; c += amx_step) {
+      const float* const at = from + r * attention_queries + c;
+      const auto row = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + 16), _mm512_loadu_ps(at));
+      _mm512_storeu_si512(to + r / amx_block * cols * amx_block + c * amx_block + r % amx_block * amx_step, row);
+    }
+  return {to, cols};
+}
+TESSERA_TARGET inline void round_rows(const float* from, std::int64_t from_row, std::int64_t rows, std::int64_t cols,
+                                      const HeadRows<bf16>& to, std::int64_t first) {
+  if (to.col != 1) return round_matrix(from, from_row, rows, cols, to.at(first), to.row, to.col);
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t c = 0; c < cols; c += 16) {
+      const auto mask = static_cast<__mmask16>(cols - c >= 16 ? 0xffff : (1 << (cols - c)) - 1);
+      const auto row = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, from + i * from_row + c));
+      _mm256_mask_storeu_epi16(to.at(first + i) + c, mask, row);
+    }
+}
+/// Products of rows of two matrices, each with its own.
+TESSERA_TARGET inline void row_products(const HeadRows<const bf16>& x, const HeadRows<const bf16>& y,
+                                        std::int64_t first, std::int64_t count, std::int64_t cols, float* to) {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const bf16 *a = x.at(i), *b = y.at(i);
+    float sum = 0;
+    std::int64_t c = 0;
+    if (x.col == 1 && y.col == 1) {
+      __m512 sums = _mm512_setzero_ps();
+      for (; c + 32 <= cols; c += 32)
+        sums = _mm512_dpbf16_ps(sums, (__m512bh)_mm512_loadu_si512(a + c), (__m512bh)_mm512_loadu_si512(b + c));
+      sum = _mm512_reduce_add_ps(sums);
+    }
+    for (; c < cols; ++c) sum += float(a[c * x.col]) * float(b[c * y.col]);
+    to[i - first] = sum;
+  }
+}
+#undef TESSERA_TARGET
+
+/// Room for the parts of a kernel, taken one after the other.
+class AttentionRoom {
+ public:
+  explicit AttentionRoom(std::int64_t floats)
+      : next_(thread_scratch<Scratch::attention, float>(static_cast<std::size_t>(floats))) {}
+  template <class T> T* take(std::int64_t count) {
+    T* const taken = reinterpret_cast<T*>(next_);
+    next_ += count * static_cast<std::int64_t>(sizeof(T)) / 4;
+    return taken;
+  }
+
+ private:
+  float* next_;
+};
+
+/// Scores of a tile, multiplied by the scale; what a query does not see gets `unseen`.
+inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int64_t query, std::int64_t cols,
+                           std::int64_t key, std::int64_t keys, float unseen) {
+  using Batch = xsimd::batch<float>;
+  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
+  const Batch scale(static_cast<float>(shape.scale));
+  for (std::int64_t i = 0; i < keys; ++i) {
+    float* const row = scores + i * attention_queries;
+    for (std::int64_t c = 0; c < cols; c += lanes) (Batch::load_aligned(row + c) * scale).store_aligned(row + c);
+    const std::int64_t hidden = shape.causal ? std::min(key + i - shape.first_position - query, cols) : 0;
+    for (std::int64_t c = 0; c < hidden; ++c) row[c] = unseen;
+  }
+}
+
+inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
+                       const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
+                       const HeadRows<bf16>& out, const HeadRows<float>& row_lse) {
+  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<float>::size);
+  constexpr std::int64_t row = attention_queries;
+  const AmxRegisters registers;
+  const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
+  const std::int64_t tiles = (count + row - 1) / row, state = (value_width + 2) * row;
+  AttentionRoom room((tiles * row + attention_keys) * width / 2 + value_width * attention_keys / 2 + row * row * 3 / 2 +
+                     tiles * state + row * value_width);
+  float* const states = room.take<float>(tiles * state);
+  float *const scores = room.take<float>(row * row), *const rows = room.take<float>(row * value_width);
+  bf16* const queries = room.take<bf16>(tiles * row * width);
+  bf16 *const keys_room = room.take<bf16>(attention_keys * width), *const weights_room = room.take<bf16>(row * row);
+  bf16* const values_room = room.take<bf16>(value_width * attention_keys);
+  const auto softmax = [&](std::int64_t tile) {
+    float* const own = states + tile * state;
+    return RunningSoftmax<float>{own, own + row, own + 2 * row, value_width};
+  };
+
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t from = first + t * row;
+    amx_pack<true>({q.at(from), q.row, q.col}, std::min(row, first + count - from), shape.width,
+                   queries + t * row * width);
+    softmax(t).clear();
+  }
+  const std::int64_t visible = shape.visible(first + count);
+  for (std::int64_t key = 0; key < visible; key += attention_keys) {
+    const std::int64_t keys = std::min(attention_keys, visible - key);
+    const AmxPanels packed_keys = packed_panels<false>({k.at(key), k.row, k.col}, keys, shape.width, keys_room);
+    const AmxPanels values = packed_panels<false>({v.at(key), v.col, v.row}, shape.value_width, keys, values_room);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
+      const std::int64_t seen = std::min(keys, shape.visible(from + own) - key);
+      if (seen <= 0) continue;
+      const std::int64_t cols = whole_blocks(own), whole = whole_blocks(seen);
+      amx_tile(packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row, false);
+      scale_and_mask(scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
+      const KeySteps tile(shape, from, own, key, seen, lanes);
+      for (std::int64_t c = 0; c < cols; c += lanes) {
+        const std::int64_t work = c < own ? tile.keys_seen_at(c) : 0;
+        if (work > 0) softmax(t).take(scores, work, c);
+        for (std::int64_t i = work; i < whole; ++i) xsimd::batch<float>(0.0f).store_aligned(scores + i * row + c);
+      }
+      const AmxPanels weights = round_to_pairs(scores, whole, cols, weights_room);
+      amx_tile(values, weights, value_width, cols, whole, softmax(t).sums, row, true);
+    }
+  }
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
+    for (std::int64_t c = 0; c < own; c += lanes) softmax(t).finish(c);
+    if (out.data != nullptr) {
+      transpose_tile<float>(rows, value_width, softmax(t).sums, row, 1, value_width, own, value_width, 1.0f);
+      round_rows(rows, value_width, own, shape.value_width, out, from);
+    }
+    for (std::int64_t i = 0; row_lse.data != nullptr && i < own; ++i) *row_lse.at(from + i) = softmax(t).totals[i];
+  }
+}
+
+/// As attend_gradient() does. Gradients of keys and values are summed apart, in whole blocks.
+inline void amx_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
+                                std::int64_t end_key) {
+  using Batch = xsimd::batch<float>;
+  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
+  constexpr std::int64_t row = attention_queries;
+  const AmxRegisters registers;
+  const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
+  const std::int64_t part = end_key - first_key, tiles = (part + attention_keys - 1) / attention_keys,
+                     padded = tiles * attention_keys;
+  const bool wants_q = g.q_gradient.data != nullptr, wants_k = g.k_gradient.data != nullptr,
+             wants_v = g.v_gradient.data != nullptr;
+  AttentionRoom room(padded * (width + value_width / 2 + width + value_width) + row * (2 * width + value_width) +
+                     row * row * 7 / 2 + 2 * row + row * width);
+  float *const k_sums = room.take<float>(padded * width), *const v_sums = room.take<float>(padded * value_width);
+  float *const weights = room.take<float>(row * row), *const slopes = room.take<float>(row * row);
+  float *const query_sums = room.take<float>(width * row), *const logarithms = room.take<float>(row),
+               *const products = room.take<float>(row);
+  bf16 *const keys = room.take<bf16>(padded * width), *const values = room.take<bf16>(padded * value_width),
+              *const turned_keys = room.take<bf16>(padded * width);
+  bf16 *const q_room = room.take<bf16>(row * width), *const g_room = room.take<bf16>(row * value_width),
+              *const q_rows_room = room.take<bf16>(row * width),
+              *const g_rows_room = room.take<bf16>(row * value_width);
+  bf16 *const weights_room = room.take<bf16>(row * row), *const slopes_room = room.take<bf16>(row * row),
+              *const pairs_room = room.take<bf16>(row * row);
+  std::fill_n(k_sums, padded * (width + value_width), 0.0f);
+  for (std::int64_t key = 0; key < part; key += attention_keys) {
+    const std::int64_t own = std::min(attention_keys, part - key), at = first_key + key;
+    amx_pack<false>({g.k.at(at), g.k.row, g.k.col}, own, shape.width, keys + key * width);
+    amx_pack<false>({g.v.at(at), g.v.row, g.v.col}, own, shape.value_width, values + key * value_width);
+    if (wants_q) amx_pack<false>({g.k.at(at), g.k.col, g.k.row}, shape.width, own, turned_keys + key * width);
+  }
+
+  const Batch scale(static_cast<float>(shape.scale));
+  for (std::int64_t first = 0; first < shape.queries; first += row) {
+    const std::int64_t count = std::min(row, shape.queries - first), cols = whole_blocks(count);
+    const std::int64_t visible = std::min(shape.visible(first + count), end_key);
+    if (wants_q) std::fill_n(query_sums, width * row, 0.0f);
+    if (visible > first_key) {
+      amx_pack<true>({g.q.at(first), g.q.row, g.q.col}, count, shape.width, q_room);
+      amx_pack<true>({g.cotangent.at(first), g.cotangent.row, g.cotangent.col}, count, shape.value_width, g_room);
+      if (wants_k) amx_pack<true>({g.q.at(first), g.q.col, g.q.row}, shape.width, count, q_rows_room);
+      if (wants_v)
+        amx_pack<true>({g.cotangent.at(first), g.cotangent.col, g.cotangent.row}, shape.value_width, count,
+                       g_rows_room);
+      row_products(g.cotangent, g.out, first, count, shape.value_width, products);
+      for (std::int64_t i = 0; i < row; ++i) {
+        logarithms[i] = i < count ? *g.row_lse.at(first + i) : 0.0f;
+        if (i >= count) products[i] = 0.0f;
+      }
+    }
+    for (std::int64_t key = first_key; key < visible; key += attention_keys) {
+      const std::int64_t seen = std::min(attention_keys, visible - key), whole = whole_blocks(seen),
+                         at = key - first_key, own = whole_blocks(std::min(attention_keys, end_key - key));
+      amx_tile({keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);
+      amx_tile({values + at * value_width, value_width}, {g_room, value_width}, whole, cols, shape.value_width, slopes,
+               row, false);
+      scale_and_mask(weights, shape, first, cols, key, seen, -std::numeric_limits<float>::infinity());
+      for (std::int64_t i = 0; i < whole; ++i)
+        for (std::int64_t c = 0; c < cols; c += lanes) {
+          float *const w = weights + i * row + c, *const s = slopes + i * row + c;
+          Batch p(0.0f), slope(0.0f);
+          // Queries that there are not would make numbers of any size.
+          if (i < seen && c < count) {
+            p = simd::fading_exp<float>(Batch::load_aligned(w) - Batch::load_aligned(logarithms + c));
+            slope = p * (Batch::load_aligned(s) - Batch::load_aligned(products + c)) * scale;
+          }
+          p.store_aligned(w);
+          slope.store_aligned(s);
+        }
+      if (wants_v)
+        amx_tile(round_to_rows(weights, whole, cols, weights_room), {g_rows_room, cols}, whole, value_width, cols,
+                 v_sums + at * value_width, value_width, true);
+      if (wants_k)
+        amx_tile(round_to_rows(slopes, whole, cols, slopes_room), {q_rows_room, cols}, whole, width, cols,
+                 k_sums + at * width, width, true);
+      if (wants_q)
+        amx_tile({turned_keys + at * width, own}, round_to_pairs(slopes, whole, cols, pairs_room), width, cols, whole,
+                 query_sums, row, true);
+    }
+    if (wants_q)
+      transpose_tile<float>(g.q_gradient.at(first), g.q_gradient.row, query_sums, row, 1, shape.width, count,
+                            shape.width, 1.0f);
+  }
+  const auto copy = [&](const HeadRows<float>& to, const float* from, std::int64_t from_row, std::int64_t columns) {
+    for (std::int64_t i = 0; to.data != nullptr && i < part; ++i)
+      std::copy_n(from + i * from_row, columns, to.at(first_key + i));
+  };
+  copy(g.k_gradient, k_sums, width, shape.width);
+  copy(g.v_gradient, v_sums, value_width, shape.value_width);
+}
+#endif
+
+}  // namespace detail
+
+/// As attend() for floats, of at most bf16_attention_queries queries. Logarithms are floats.
+inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const bf16>& q,
+                   const HeadRows<const bf16>& k, const HeadRows<const bf16>& v, const HeadRows<bf16>& out,
+                   const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) return detail::amx_attend(shape, first, count, q, k, v, out, row_lse);
+#endif
+  detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
+}
+
+/// As attend_gradient() for floats; weights and their slopes are rounded to bf16 for the products that follow.
+inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
+                            std::int64_t end_key, CpuLevel level = bf16_level()) {
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) return detail::amx_attend_gradient(shape, g, first_key, end_key);
+#endif
+  detail::widened_gradient(shape, g, first_key, end_key);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
 // ---- tessera/runtime/step_observer.hpp
 
 #ifndef TESSERA_RUNTIME_STEP_OBSERVER_HPP
@@ -23726,6 +24251,9 @@ class PreparedStep {
   virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
   /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
   virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
+  /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
+  /// one, and is the only reader of it. False: it has to follow.
+  virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
   /// Bytes of scratch that a run needs.
   virtual std::int64_t scratch_bytes() const { return 0; }
 };
@@ -23758,8 +24286,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       : backward_(c.graph[c.units[c.step.unit].root].op == Op::attention_grad) {
     const Unit& unit = c.units[c.step.unit];
     const Node& node = c.graph[unit.root];
-    dtype_ = node.dtype;
-    element_ = static_cast<std::int64_t>(size_of(dtype_));
+    dtype_ = c.graph.operand_node(unit.root, 0).dtype;
+    element_ = static_cast<std::int64_t>(size_of(computed_as(dtype_)));
     causal_ = AttentionForm::of_node(node).causal;
     scale_ = c.graph.operand(unit.root, node.arity - 1);
     const WorkGrid work(c.layout, c.step);
@@ -23789,7 +24317,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   };
   bool backward_, causal_ = false;
   DType dtype_{};
-  std::int64_t element_ = 4;
+  std::int64_t element_ = 4;                           ///< of gradients
+  std::int64_t queries_ = kernels::attention_queries;  ///< of an item forward
   int scale_ = -1;
   std::vector<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
@@ -23847,6 +24376,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
+    // Keys of bf16 are packed for each item: where there are enough of them, items are larger.
+    if (dtype_ == DType::bf16 && heads >= 8) queries_ = kernels::bf16_attention_queries;
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
       const kernels::AttentionShape& s = place.shape;
@@ -23860,9 +24391,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       if (place.parts[dq].pointer >= 0) scratch_ += own * (ranges_ - 1) * s.queries * s.width * element_;
     }
   }
-  static std::int64_t tiles(const kernels::AttentionShape& s) {
-    return (s.queries + kernels::attention_queries - 1) / kernels::attention_queries;
-  }
+  std::int64_t tiles(const kernels::AttentionShape& s) const { return (s.queries + queries_ - 1) / queries_; }
   /// Where a range of keys begins: ranges of about equal work, cut between tiles.
   std::int64_t range_begin(const kernels::AttentionShape& s, std::int64_t range) const {
     if (range == 0 || range == ranges_) return range == 0 ? 0 : s.keys;
@@ -23890,18 +24419,19 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
 
+  template <class T> using Sum = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+
   template <class T> void run_forward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
       const Place& place = place_of(i);
       const kernels::AttentionShape shape = shape_of(frame, place);
       const std::int64_t item = i - place.first_item, count = tiles(shape);
       const std::int64_t head = item / count % place.heads, batch = item / count / place.heads;
-      const std::int64_t first = item % count * kernels::attention_queries;
-      kernels::attend<T>(shape, first, std::min(kernels::attention_queries, shape.queries - first),
-                         rows<const T>(frame, place.parts[q], batch, head),
-                         rows<const T>(frame, place.parts[k], batch, head),
-                         rows<const T>(frame, place.parts[v], batch, head),
-                         rows<T>(frame, place.parts[out], batch, head), rows<T>(frame, place.parts[lse], batch, head));
+      const std::int64_t first = item % count * queries_;
+      const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
+      const std::int64_t own = std::min(queries_, shape.queries - first);
+      kernels::attend(shape, first, own, read(q), read(k), read(v), rows<T>(frame, place.parts[out], batch, head),
+                      rows<Sum<T>>(frame, place.parts[lse], batch, head));
     });
   }
 
@@ -23912,14 +24442,15 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       const std::int64_t item = i - place.first_item, range = item % ranges_;
       const std::int64_t head = item / ranges_ % place.heads, batch = item / ranges_ / place.heads;
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
-      const auto write = [&](Role role) { return rows<T>(frame, place.parts[role], batch, head); };
-      kernels::AttentionGradient<T> gradient{read(q), read(k),   read(v),   read(out), read(lse),
-                                             read(g), write(dq), write(dk), write(dv)};
+      const auto write = [&](Role role) { return rows<Sum<T>>(frame, place.parts[role], batch, head); };
+      std::conditional_t<std::is_same_v<T, bf16>, kernels::Bf16AttentionGradient, kernels::AttentionGradient<Sum<T>>>
+          gradient{read(q), read(k),   read(v),   read(out), rows<const Sum<T>>(frame, place.parts[lse], batch, head),
+                   read(g), write(dq), write(dk), write(dv)};
       if (range > 0 && gradient.q_gradient.data != nullptr)
-        gradient.q_gradient = {partial<T>(frame, place, item / ranges_, range), shape.width, 1};
-      kernels::attend_gradient<T>(shape, gradient, range_begin(shape, range), range_begin(shape, range + 1));
+        gradient.q_gradient = {partial<Sum<T>>(frame, place, item / ranges_, range), shape.width, 1};
+      kernels::attend_gradient(shape, gradient, range_begin(shape, range), range_begin(shape, range + 1));
     });
-    if (ranges_ > 1) add_partials<T>(frame);
+    if (ranges_ > 1) add_partials<Sum<T>>(frame);
   }
   template <class T> T* partial(Frame& frame, const Place& place, std::int64_t head, std::int64_t range) const {
     return reinterpret_cast<T*>(frame.scratch + place.partial) +
@@ -24243,10 +24774,11 @@ class ContractionPlan {
   /// Computes one item: out = alpha * einsum(a, b) in its box, or out += with `accumulate`. The chosen provider
   /// multiplies f32 and f64; integers wrap around. Allocates nothing once the thread has run an item of that size.
   /// `packed` is what pack() made of all parts, where packed_size() is not zero, or null: then items pack for
-  /// themselves.
+  /// themselves. Where can_round() holds and `rounded` is given, a product of bf16 goes there instead of out.
   template <class T>
   void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
-           product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {}) const;
+           product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {},
+           const RoundedResult& rounded = {}) const;
 
   /// Elements of room for one operand, packed once for all items; zero where that does not pay.
   template <class T> std::int64_t packed_size() const;
@@ -24265,6 +24797,13 @@ class ContractionPlan {
 
   /// Whether items are matrix products. Products with too little reuse to pay for packing run as plain loops.
   bool uses_gemm() const { return !as_loops_; }
+  /// Whether each element is one sum of one matrix product, which can be rounded as it is stored; `biased`: after
+  /// adding a row, as long as the last dim.
+  bool can_round(bool biased) const {
+    const bool along_columns =
+        col_.dims.size() == 1 && col_.dims[0].out == 1 && col_.dims[0].out_dim == static_cast<int>(out_rank_) - 1;
+    return !as_loops_ && k_loops_.empty() && (!biased || along_columns);
+  }
 
  private:
   using Axis = detail::BlockAxis;
@@ -24535,7 +25074,8 @@ inline bool ContractionPlan::cuts_as(const ContractionPlan& other) const {
 
 template <class T>
 void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate,
-                          product_t<T> alpha, const T* packed, FinishedBox finished) const {
+                          product_t<T> alpha, const T* packed, FinishedBox finished,
+                          const RoundedResult& rounded) const {
   if (swapped_) std::swap(a, b);
   const Item ranges = ranges_of(item);
   if (as_loops_) {
@@ -24548,7 +25088,8 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
             nullptr,          row.out,          col.out,   accumulate, alpha};
   a += ranges.row.begin * row.a;
   b += ranges.col.begin * col.b;
-  out += ranges.row.begin * row.out + ranges.col.begin * col.out;
+  const std::int64_t corner = ranges.row.begin * row.out + ranges.col.begin * col.out;
+  out += rounded ? 0 : corner;
 
   struct Rows {
     const ContractionPlan& plan;
@@ -24561,9 +25102,20 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                  of.plan.tell(of.item, of.loop, {of.item.row.begin + first, count}, of.finished);
                                },
                                &rows};
+  detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (is_floating_v<T>) {
-      if (packed && (std::is_same_v<T, bf16> || !chosen_contraction_provider().load(std::memory_order_acquire))) {
+    if constexpr (std::is_same_v<T, bf16>) {  // other providers have no products of bf16
+      const std::int64_t block = item / row_.blocks() % col_.blocks();
+      RoundedResult to = rounded;
+      if (to) to.data += corner + position.out;
+      if (to.bias) to.bias += ranges.col.begin;
+      if (packed)
+        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then,
+                    bf16_level(), to);
+      else
+        packed_gemm(g, then, bf16_level(), to);
+    } else if constexpr (is_floating_v<T>) {
+      if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
         const std::int64_t block = item / row_.blocks() % col_.blocks();
         packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then);
       } else {
@@ -24574,9 +25126,8 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       then(0, g.m);
     }
   };
-  detail::DimCounter position(loop_.dims, ranges.loop.begin);
   for (; rows.loop < ranges.loop.begin + ranges.loop.count; ++rows.loop, position.next()) {
-    g.c = out + position.out;
+    g.c = rounded ? nullptr : out + position.out;
     g.accumulate = accumulate;
     detail::DimCounter sum(k_loops_, 0);
     for (std::int64_t s = depth_ / k_.extent; s > 0; --s, sum.next()) {
@@ -24642,6 +25193,19 @@ inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const Pl
   }
   return targets;
 }
+
+/// A rounding that a product took over. Where a run is observed, the product is stored and this runs after all.
+class TakenRounding final : public PreparedStep {
+ public:
+  explicit TakenRounding(std::unique_ptr<PreparedStep> rounding) : rounding_(std::move(rounding)) {}
+  void run(Frame& frame) const override {
+    if (frame.observer != nullptr) rounding_->run(frame);
+  }
+  std::int64_t scratch_bytes() const override { return rounding_->scratch_bytes(); }
+
+ private:
+  std::unique_ptr<PreparedStep> rounding_;
+};
 
 /// What remains of a reshard that another step took over: its collectives ran, and what was copied is the result.
 class TakenReshardStep final : public PreparedStep {
@@ -24753,6 +25317,30 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return true;
   }
 
+  /// Each place rounds what it sums, and stores nothing else.
+  bool attach_rounding(const FrameLayout& layout, const PlanStep& rounding, int bias) override {
+    if (dtype_ != DType::bf16 || epilogue_ || has_addend_) return false;
+    const int product = rounding.inputs[0] == bias ? rounding.inputs[1] : rounding.inputs[0];
+    const ValueLayout &own = layout[product], &target = layout[rounding.outputs[0]];
+    std::vector<Place> places = places_;
+    for (Place& place : places) {
+      const auto shard = static_cast<std::size_t>(place.out - own.first);
+      const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
+      const auto to = static_cast<std::size_t>(target.index(at));
+      if (!place.plan.can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
+      place.rounded = target.first + static_cast<std::int32_t>(to);
+      if (bias < 0) continue;
+      const auto row = static_cast<std::size_t>(layout[bias].index(at));
+      const Shape part = extents(own.boxes[shard]);
+      if (layout.value(bias).dtype != DType::f32 || layout[bias].strides[row][0] != 1 ||
+          extents(layout[bias].boxes[row])[0] != part[part.size() - 1])
+        return false;
+      place.bias = layout[bias].first + static_cast<std::int32_t>(row);
+    }
+    std::swap(places, places_);
+    return true;
+  }
+
   /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
   bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
     const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
@@ -24797,6 +25385,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     kernels::ContractionShape shape;
     kernels::ContractionPlan plan;
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
+    std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
     kernels::Strides out_strides, addend_strides;
     std::int64_t first_item = 0;
     int work = 0;
@@ -24945,7 +25534,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                         },
                                         &follow};
     place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{});
+                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{},
+                   frame.observer != nullptr ? kernels::RoundedResult{}
+                                             : kernels::RoundedResult{operand<bf16>(frame, place.rounded),
+                                                                      operand<float>(frame, place.bias)});
   }
 };
 
@@ -25865,6 +26457,14 @@ class Executable {
       std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
       if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
           may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
+        if (int bias = -1;
+            rounds(units, graph, step, steps[s + 1], bias) && prepared->attach_rounding(layout, steps[s + 1], bias)) {
+          made.add(std::move(prepared), ran);
+          ++s;
+          made.add(std::make_unique<TakenRounding>(fused_step({layout, graph, units, steps[s]})),
+                   {static_cast<int>(s)});
+          continue;
+        }
         std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
         if (next->works_on_boxes()) {
           std::unique_ptr<Epilogue> epilogue = std::move(next);
@@ -25887,6 +26487,21 @@ class Executable {
   std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
     const int kernel = context.units[context.step.unit].kernel;
     return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
+  }
+
+  /// Whether a step does nothing but round a product to bf16, after adding a row where there is a `bias`.
+  static bool rounds(const UnitsView& units, const GraphView& graph, const PlanStep& product, const PlanStep& step,
+                     int& bias) {
+    const Unit& unit = units[step.unit];
+    const Node& root = graph[unit.root];
+    const bool adds =
+        unit.member_count == 2 && unit.input_count == 2 && graph[units.members[unit.first_member]].op == Op::add;
+    if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (!adds) return unit.member_count == 1;
+    const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;
+    const UnitOperand& row = units.input(step.unit, i);
+    bias = step.inputs[static_cast<std::size_t>(i)];
+    return graph[row.node].rank == 1 && row.dim_at[unit.rank - 1] == 0;
   }
 
   /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
@@ -28011,8 +28626,14 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (graph[id].op == Op::einsum) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
     return set;
   }();
-  static constexpr DTypeSet attentions =
-      types_where([](const GraphView& g, int id) { return row_of(g[id].op).kind == OpKind::attention; });
+  static constexpr DTypeSet attentions = [] {
+    DTypeSet set = 0;
+    for (const GraphView& graph : Traced::graphs)
+      for (int id = 0; id < graph.size; ++id)
+        if (row_of(graph[id].op).kind == OpKind::attention)
+          set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
+    return set;
+  }();
   static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
     return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter;
   });

@@ -316,7 +316,9 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                         &follow};
     place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
                    out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{},
-                   {operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
+                   frame.observer != nullptr ? kernels::RoundedResult{}
+                                             : kernels::RoundedResult{operand<bf16>(frame, place.rounded),
+                                                                      operand<float>(frame, place.bias)});
   }
 };
 

@@ -221,9 +221,10 @@ class Executable {
           may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
         if (int bias = -1;
             rounds(units, graph, step, steps[s + 1], bias) && prepared->attach_rounding(layout, steps[s + 1], bias)) {
-          ran.stored = false;
           made.add(std::move(prepared), ran);
-          made.add(std::make_unique<TakenStep>(), {static_cast<int>(++s)});
+          ++s;
+          made.add(std::make_unique<TakenRounding>(fused_step({layout, graph, units, steps[s]})),
+                   {static_cast<int>(s)});
           continue;
         }
         std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});

@@ -6,8 +6,7 @@ namespace tessera::runtime {
 struct Frame;
 class FrameLayout;
 
-/// Steps of a plan that ran as one. What a step made is not stored when the next one was
-/// taken over: it summed or rounded it as it was made.
+/// Steps of a plan that ran as one. What the first of two made is not stored when the second summed it as it was made.
 struct RanSteps {
   int first = 0, count = 1;
   bool stored = true;

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <tessera/runtime/communication.hpp>
@@ -29,10 +31,17 @@ inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const Pl
   return targets;
 }
 
-/// What remains of a step that another took over.
-class TakenStep final : public PreparedStep {
+/// A rounding that a product took over. Where a run is observed, the product is stored and this runs after all.
+class TakenRounding final : public PreparedStep {
  public:
-  void run(Frame&) const override {}
+  explicit TakenRounding(std::unique_ptr<PreparedStep> rounding) : rounding_(std::move(rounding)) {}
+  void run(Frame& frame) const override {
+    if (frame.observer != nullptr) rounding_->run(frame);
+  }
+  std::int64_t scratch_bytes() const override { return rounding_->scratch_bytes(); }
+
+ private:
+  std::unique_ptr<PreparedStep> rounding_;
 };
 
 /// What remains of a reshard that another step took over: its collectives ran, and what was copied is the result.
