@@ -20,14 +20,21 @@ namespace detail {
 /// Finds how each result lies over the explicit axes from its operands alone, node by node.
 class ExplicitAxes {
  public:
-  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
-                         unsigned axes)
-      : program_(program), mesh_(mesh), found_(found), axes_(axes) {}
+  Growable<ExplicitShardings> found;  ///< by graph
 
-  constexpr void check(int g, const Growable<Sharding>& arguments) {
+  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& shapes,
+                         unsigned axes)
+      : program_(program), mesh_(mesh), shapes_(shapes), axes_(axes) {
+    found.resize(static_cast<std::size_t>(program.graph_count));
+  }
+
+  /// What gradients add is checked and ruled by nobody: it follows the values.
+  constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding> of;
+    Growable<std::uint8_t> given;
     of.reserve(static_cast<std::size_t>(graph.size));
+    given.reserve(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       Sharding made = replicated(node.rank);
@@ -38,13 +45,15 @@ class ExplicitAxes {
       else if (node.op == Op::alike)
         made = of[static_cast<std::size_t>(graph.operand(id, 1))];
       else if (node.op == Op::repeat)
-        enter(graph, id, of);
+        enter(graph, id, of, derived);
       else if (node.op == Op::project)
         made = projected(graph, id, of);
       else if (node.rank > 0 || row_of(node.op).kind == OpKind::contraction)
         made = result(g, graph, id, of);
       of.push_back(made);
+      given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
     }
+    if (!derived) found[static_cast<std::size_t>(g)] = {axes_, of, given};
     outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
     for (int k = 0; k < graph.output_count; ++k)
       outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
@@ -53,7 +62,7 @@ class ExplicitAxes {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const Growable<GraphShapes>& found_;
+  const Growable<GraphShapes>& shapes_;
   unsigned axes_;
   Growable<Growable<Sharding>> outputs_;  // by body
 
@@ -67,17 +76,26 @@ class ExplicitAxes {
     return part;
   }
 
-  /// How a constraint that is the only reader of a node wants it: its out_sharding.
-  static constexpr bool has_out_sharding(const GraphView& graph, int id) {
-    int readers = 0, constraints = 0;
+  /// The constraint that is the only reader of a node and says how it is to lie, its out_sharding; -1 where there is
+  /// none, -2 where there are several.
+  static constexpr int out_sharding(const GraphView& graph, int id) {
+    int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
       for (int i = 0; i < graph[user].arity; ++i) {
         if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
         ++readers;
-        constraints += graph[user].op == Op::constraint ? 1 : 0;
+        if (graph[user].op != Op::constraint) continue;
+        ++constraints;
+        found = user;
       }
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
-    return readers > 0 && readers == constraints;
+    return readers != constraints ? -1 : constraints > 1 ? -2 : found;
+  }
+  /// Whether the rules say how a node lies. Values that are made from nothing lie as their readers want them.
+  static constexpr bool is_ruled(const GraphView& graph, int id) {
+    const Op op = graph[id].op;
+    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
+    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
   }
 
   [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
@@ -89,7 +107,7 @@ class ExplicitAxes {
       const auto at = static_cast<std::size_t>(x);
       operands +=
           concat_text(operands.empty() ? "" : " x ",
-                      shape_text(graph[x].dtype, found_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
+                      shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
     }
     const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id].op).name, "] ambiguous result sharding: ", operands, ": ", why,
@@ -105,7 +123,8 @@ class ExplicitAxes {
     FactorRule rule;
     rule.operands.reserve(node.arity);
     row.sharding(graph, id, rule);
-    const bool strict = !node.derived && !has_out_sharding(graph, id);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
     const Shape extents = node.op == Op::rearrange
                               ? rows::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
@@ -162,17 +181,18 @@ class ExplicitAxes {
       }
     }
     if (problem >= 0 && strict) fail_ambiguous(g, graph, id, of, why, made);
+    if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
     return made;
   }
-  constexpr const Growable<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const Growable<double>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
     return n;
   }
 
-  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of) {
+  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of, bool derived) {
     const Repeat repeat = Repeat::of(graph[id]);
     Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
@@ -181,7 +201,7 @@ class ExplicitAxes {
     }
     if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
-    check(graph[id].index(), inside);
+    check(graph[id].index(), inside, derived || graph[id].derived);
   }
   constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
@@ -193,13 +213,17 @@ class ExplicitAxes {
 
 }  // namespace detail
 
-/// Checks a program whose user says how every result lies over some of the mesh axes: over these a result takes the
-/// axes of its operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads
-/// the result. What gradients add follows the values, and is not checked. Errors: `policy`, with the operands, the
-/// reason, the line, and the call to write. Source: the rules are those of explicit axes ("sharding in types") in JAX.
-constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
-                                   const Growable<Sharding>& arguments, unsigned axes) {
-  detail::ExplicitAxes(program, mesh, found, axes).check(0, arguments);
+/// How the values of a program lie over the mesh axes whose user says it: over these a result takes the axes of its
+/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
+/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph. Errors:
+/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
+/// axes ("sharding in types") in JAX.
+constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const Mesh& mesh,
+                                                         const Growable<GraphShapes>& shapes,
+                                                         const Growable<Sharding>& arguments, unsigned axes) {
+  detail::ExplicitAxes rules(program, mesh, shapes, axes);
+  rules.check(0, arguments);
+  return rules.found;
 }
 
 }  // namespace tessera

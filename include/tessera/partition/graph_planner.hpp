@@ -158,7 +158,11 @@ class GraphPlanner {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
     const Sharding& made = flow_.produced[size(node)];
-    return made.unreduced == 0 && !options_.deterministic ? made : values_.of[size(node)];
+    return made.unreduced == 0 && !options_.deterministic && !steered(node) ? made : values_.of[size(node)];
+  }
+  /// Whether a unit makes a value otherwise than the rules of explicit axes have it.
+  constexpr bool steered(int node) const {
+    return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
   }
 
   constexpr void add_arguments() {
@@ -339,6 +343,7 @@ class GraphPlanner {
     const Source source = graph_[node].source;
     if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.readers(node) > 0)
       version(node, reduced_target(node), source, "partial sum", true);
+    if (steered(node)) version(node, values_.of[size(node)], source, "explicit axis", true);
     Sharding wanted;
     if (requested(node, wanted)) version(node, wanted, source, "requested result", true);
   }

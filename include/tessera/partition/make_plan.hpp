@@ -47,8 +47,9 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
       infer_shapes(program, shapes.data(), numbers.data(), options.sizes ? *options.sizes : mesh);
   unsigned explicit_axes = 0;
   for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
-  if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);
-  ShardingSolver solver(program, units, mesh, found);
+  Growable<ExplicitShardings> rules;
+  if (explicit_axes != 0) rules = explicit_shardings(program, mesh, found, shardings, explicit_axes);
+  ShardingSolver solver(program, units, mesh, found, rules);
   solver.solve(shardings.data(), options.outputs);
   Plan plan;
   plan.mesh = mesh;

@@ -11,7 +11,7 @@ namespace tessera {
 struct PlanOptions {
   const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
   bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
-  /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
+  /// Mesh axes over which results lie as their operands do, see explicit_shardings. Others are automatic.
   InlineVector<Name, max_axes> explicit_axes = {};
   /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
   /// no partial value is ever added up. See docs/spmd.md for what it costs.

@@ -25,6 +25,37 @@ struct ValueShardings {
   }
 };
 
+/// How the values of one graph lie over the explicit axes of a mesh, where rules say it and propagation has no choice.
+struct ExplicitShardings {
+  unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
+  Growable<Sharding> of;         ///< by node: over these axes alone
+  Growable<std::uint8_t> given;  ///< by node
+
+  constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
+  /// Whether an axis may split a dim of a node.
+  constexpr bool allows(int node, int dim, int axis) const {
+    return !rules(node) || !(axes >> axis & 1u) ||
+           of[static_cast<std::size_t>(node)].dims[dim].contains(static_cast<std::uint8_t>(axis));
+  }
+  /// The axes of a dim with those that are explicit as the rules have them.
+  constexpr AxisList ruled(int node, int dim, const AxisList& found) const {
+    AxisList automatic, own;
+    for (std::uint8_t axis : found) (axes >> axis & 1u ? own : automatic).push_back(axis);
+    const AxisList& wanted = of[static_cast<std::size_t>(node)].dims[dim];
+    if (own == wanted) return found;
+    for (std::uint8_t axis : wanted)
+      if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
+    return automatic;
+  }
+  /// Whether a node that lies so does not lie as the rules say.
+  constexpr bool change(int node, const Sharding& found) const {
+    bool differs = false;
+    for (int d = 0; d < found.rank && rules(node); ++d)
+      differs = differs || !(ruled(node, d, found.dims[d]) == found.dims[d]);
+    return differs;
+  }
+};
+
 /// Mesh axes that dims of a unit's operands give to one factor.
 struct FactorClaim {
   AxisList axes;
@@ -113,8 +144,8 @@ class ClaimList {
 /// Source: the order follows Shardy's propagation strategy.
 class Propagation {
  public:
-  constexpr Propagation(const Links& links, const Mesh& mesh, ValueShardings& values)
-      : links_(links), mesh_(mesh), values_(values), claims_(links, mesh) {
+  constexpr Propagation(const Links& links, const Mesh& mesh, const ExplicitShardings& rules, ValueShardings& values)
+      : links_(links), mesh_(mesh), rules_(rules), values_(values), claims_(links, mesh) {
     find_readers();
   }
 
@@ -138,6 +169,7 @@ class Propagation {
   static constexpr int stages = 4;  // whole pass-through, every pass-through, sums too, operands that repeat too
   const Links& links_;
   const Mesh& mesh_;
+  const ExplicitShardings& rules_;
   ValueShardings& values_;
   ClaimList claims_;
   Growable<std::int32_t> reader_begin_, readers_;
@@ -260,6 +292,7 @@ class Propagation {
     const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
     for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
          ++i) {
+      if (!rules_.allows(node, d, wanted[i])) break;
       own.push_back(wanted[i]);
       sharding.priority[d] = claim.priority;
       moved = true;

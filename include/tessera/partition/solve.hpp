@@ -40,9 +40,12 @@ struct OutputRequest {
 /// is passed between a repeat and its body until nothing changes.
 class ShardingSolver {
  public:
+  /// `explicit_shardings` by graph, where some axes are explicit.
   constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                           const Growable<GraphShapes>& found)
-      : program_(program), units_(units), mesh_(mesh) {
+                           const Growable<GraphShapes>& found,
+                           const Growable<ExplicitShardings>& explicit_shardings = {})
+      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh) {
+    rules.resize(static_cast<std::size_t>(program.graph_count));
     values.resize(static_cast<std::size_t>(program.graph_count));
     seeds_.resize(static_cast<std::size_t>(program.graph_count));
     for (int g = 0; g < program.graph_count; ++g) {
@@ -52,8 +55,9 @@ class ShardingSolver {
     tie_carried();
   }
 
-  Growable<ValueShardings> values;  ///< by graph
-  Growable<Links> links;            ///< by graph
+  Growable<ValueShardings> values;    ///< by graph
+  Growable<Links> links;              ///< by graph
+  Growable<ExplicitShardings> rules;  ///< by graph
 
   /// `arguments` by argument of the program; `requests` by output, or null.
   constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
@@ -67,7 +71,7 @@ class ShardingSolver {
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
-        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0) continue;
+        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0 || rules[0].rules(id)) continue;
         made.of[size(id)] = requests[k].sharding.without_unreduced();
         made.fixed[size(id)] = 1;
       }
@@ -158,7 +162,7 @@ class ShardingSolver {
   }
 
   constexpr void settle(int g) {
-    Propagation propagation(links[size(g)], mesh_, values[size(g)]);
+    Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
     bool repeats = false;
     for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
     bool moved = true;
@@ -168,7 +172,24 @@ class ShardingSolver {
       for (int u = 0; u < units_[g].count && repeats; ++u)
         if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
     }
+    if (keep_rules(g)) propagation.run();
     settle_pairs(g);
+  }
+
+  /// Over explicit axes values lie as the rules say, whatever was found. Returns whether anything changed.
+  constexpr bool keep_rules(int g) {
+    const ExplicitShardings& own = rules[size(g)];
+    bool changed = false;
+    for (int id = 0; own.axes != 0 && id < program_.graphs[g].size; ++id) {
+      Sharding& found = values[size(g)].of[size(id)];
+      if (!own.rules(id) || values[size(g)].fixed[size(id)]) continue;
+      for (int d = 0; d < found.rank; ++d) {
+        const AxisList wanted = own.ruled(id, d, found.dims[d]);
+        changed = changed || !(wanted == found.dims[d]);
+        found.dims[d] = wanted;
+      }
+    }
+    return changed;
   }
 
   /// Readers may have drawn the two of a pair in two ways: the second follows the first.
@@ -200,6 +221,7 @@ class ShardingSolver {
     for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
       const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
       if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
+      if (rules[size(body)].rules(inside)) continue;
       seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
     }
     ValueShardings& found = values[size(body)];
@@ -215,24 +237,27 @@ class ShardingSolver {
       if (inside < 0) continue;
       const Sharding& own = found.of[size(inside)];
       const bool stacked = i >= repeat.carried && i < stacked_end;
-      moved = extend(outer, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
+      moved = extend(g, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
     }
     for (int k = 0; k < units_[g][u].output_count; ++k) {
       const int outside = units_[g].output(u, k).node;
       if (outside < 0) continue;
       const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
-      moved = extend(outer, outside, own) || moved;
+      moved = extend(g, outside, own) || moved;
     }
     return moved;
   }
 
   /// Gives a value outside what was found within, where it only adds to what is known.
-  static constexpr bool extend(ValueShardings& outer, int node, const Sharding& found) {
+  constexpr bool extend(int g, int node, const Sharding& found) {
+    ValueShardings& outer = values[size(g)];
     Sharding& own = outer.of[size(node)];
     if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
     bool more = false;
     for (int d = 0; d < own.rank; ++d) {
       if (!is_prefix(own.dims[d], found.dims[d])) return false;
+      for (std::uint8_t axis : found.dims[d])
+        if (!rules[size(g)].allows(node, d, axis)) return false;
       more = more || found.dims[d].size() > own.dims[d].size();
     }
     if (more) own = found;

@@ -1,5 +1,7 @@
+#include <cstdint>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "../base/expect_error.hpp"
 #include "planned.hpp"
@@ -202,6 +204,102 @@ TEST(ExplicitAxes, LayersAreCheckedOnceAndGradientsNotAtAll) {
   expect_error(
       ts::errc::policy, [&] { check(ts::Stack<Layer>()); }, "[einsum] ambiguous");
   EXPECT_NO_THROW(check(ts::Stack<Safe>()));
+}
+
+// ---- explicit axes steer the planner
+
+/// Whether each result of a plan, and some version of each value in it, lies over the explicit axes as the rules say.
+bool agrees(const ts::Plan& plan, const ts::ProgramView& program, const std::vector<ts::ArgumentInfo>& arguments,
+            unsigned axes) {
+  ts::Growable<ts::Shape> shapes;
+  ts::Growable<ts::Sharding> shardings;
+  for (const ts::ArgumentInfo& argument : arguments) {
+    shapes.push_back(argument.shape);
+    shardings.push_back(argument.sharding);
+  }
+  const ts::Growable<double> numbers(arguments.size(), 0);
+  const auto found = ts::infer_shapes(program, shapes.data(), numbers.data());
+  const auto rules = ts::explicit_shardings(program, plan.mesh, found, shardings, axes)[0];
+  const auto lies = [&](const ts::PlanValue& value) { return !rules.change(value.node, value.sharding); };
+  for (const std::int32_t v : plan.main().outputs)
+    if (!lies(plan.main().values[static_cast<std::size_t>(v)])) return false;
+  for (const ts::PlanValue& value : plan.main().values) {
+    bool any = value.sharding.unreduced != 0 || value.role == ts::ValueRole::argument;
+    for (const ts::PlanValue& version : plan.main().values) any = any || (version.node == value.node && lies(version));
+    if (!any) return false;
+  }
+  return true;
+}
+
+struct Steered {
+  constexpr auto operator()(auto x, auto w, auto v) const {
+    const auto y = ts::with_sharding(ts::matmul(x, w), {"data"});
+    const auto z = ts::tanh(x);
+    const auto s = ts::softmax(y * 2.0 + v);
+    return std::tuple(y, z, s, ts::sum<0>(z), ts::transpose<1, 0>(s), z + x);
+  }
+};
+
+TEST(ExplicitAxes, PlanAndRulesAgree) {
+  const auto program = ts::Traced<Steered, Matrix, Matrix, Matrix>::program();
+  const ts::PartitionSpec specs[]{{},
+                                  {"data"},
+                                  {"model"},
+                                  {ts::none, "data"},
+                                  {ts::none, "model"},
+                                  {"data", "model"},
+                                  {"model", "data"},
+                                  {{"data", "model"}},
+                                  {{"model", "data"}}};
+  int planned = 0;
+  for (const ts::PartitionSpec& x : specs)
+    for (const ts::PartitionSpec& w : specs)
+      for (const ts::PartitionSpec& v : specs)
+        for (const unsigned axes : {1u, 2u, 3u}) {
+          const std::vector<ts::ArgumentInfo> arguments{tensor(mesh, {32, 32}, x), tensor(mesh, {32, 32}, w),
+                                                        tensor(mesh, {32, 32}, v)};
+          ts::PlanOptions options;
+          for (int axis = 0; axis < 2; ++axis)
+            if (axes >> axis & 1u) options.explicit_axes.push_back(mesh.axis_name(axis));
+          try {
+            const Planned made(program, mesh, arguments, options);
+            ++planned;
+            EXPECT_TRUE(agrees(made.plan, program, arguments, axes)) << x.text() << w.text() << v.text() << axes << "\n"
+                                                                     << made.text();
+          } catch (const ts::error& e) {
+            EXPECT_EQ(e.id(), ts::errc::policy) << e.what();
+          }
+        }
+  EXPECT_GT(planned, 500);
+}
+
+TEST(ExplicitAxes, WhatReadsAValueDoesNotDecideHowItLies) {
+  const auto reads = [](auto x, auto w) {
+    const auto y = ts::tanh(x);
+    return std::tuple(y, ts::matmul(y, w), ts::exp(y) + ts::transpose<1, 0>(w));
+  };
+  const auto first = [&](const ts::PlanOptions& options) {
+    return output_sharding(
+        ts::plan(reads, mesh, options, ts::abstract<float>({32, 64}), ts::abstract<float>({64, 32}, {"model"})), 0);
+  };
+  EXPECT_EQ(first({}), "{-,model}");
+  EXPECT_EQ(first({.explicit_axes = {"data"}}), "{-,model}");
+  const auto safe = [](auto x, auto w) {
+    const auto y = ts::tanh(x);
+    return std::tuple(y, ts::exp(y) + ts::transpose<1, 0>(w));
+  };
+  const ts::Plan plan =
+      ts::plan(safe, mesh, model_explicit, ts::abstract<float>({32, 64}), ts::abstract<float>({64, 32}, {"model"}));
+  EXPECT_EQ(output_sharding(plan, 0) + output_sharding(plan, 1), "{-,-}{-,model}");
+}
+
+TEST(ExplicitAxes, AnOutShardingIsWhereTheSumGoes) {
+  constexpr auto scattered = [](auto x, auto w) { return ts::with_sharding(ts::matmul(x, w), {"model"}); };
+  const ts::Plan plan = ts::plan(scattered, mesh, model_explicit, ts::abstract<float>({32, 64}, {ts::none, "model"}),
+                                 ts::abstract<float>({64, 32}, {"model"}));
+  EXPECT_EQ(plan.count(ts::reduce_scatter, "model"), 1);
+  EXPECT_EQ(plan.count(ts::all_reduce), 0);
+  EXPECT_EQ(output_sharding(plan, 0), "{model,-}");
 }
 
 }  // namespace
