@@ -1,0 +1,290 @@
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planned.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/partition/static_plan.hpp>
+
+// The rule of each family of operations, and what the planner makes of it: operands as they lie, then the result and
+// what is sent. Sources: GSPMD 2105.04663 and Shardy's op sharding rules.
+
+namespace {
+
+namespace ts = tessera;
+using Cube = ts::ShardedTensor<float, 3>;
+
+constexpr ts::Mesh mesh({{"x", 2}, {"y", 2}});
+
+/// The rule of an operation: factors of each operand and of the result, a letter each, and those that are not passed
+/// through: "ab, bc -> ac  b summed".
+std::string rule_text(const ts::ProgramView& program, ts::Op op) {
+  const ts::GraphView graph = program.main();
+  int id = graph.size - 1;
+  while (id >= 0 && graph[id].op != op) --id;
+  if (id < 0) return "no such operation";
+  ts::FactorRule rule;
+  ts::row_of(op).sharding(graph, id, rule);
+  const auto dims = [](const ts::DimFactors& list, int rank) {
+    std::string text;
+    for (int d = 0; d < rank; ++d) {
+      const auto& factors = list.dims[d];
+      if (factors.size() > 1) text += "(";
+      for (const std::int8_t f : factors) text += static_cast<char>('a' + f);
+      if (factors.size() > 1) text += ")";
+      if (factors.empty()) text += "1";
+    }
+    return text.empty() ? "." : text;
+  };
+  std::string text, kinds;
+  for (std::size_t i = 0; i < rule.operands.size(); ++i) {
+    const int x = graph.operand(id, static_cast<int>(i));
+    if (x < 0 || graph[x].rank == 0) continue;
+    text += (text.empty() ? "" : ", ") + dims(rule.operands[i], graph[x].rank);
+  }
+  for (std::size_t f = 0; f < rule.kinds.size(); ++f)
+    if (rule.kinds[f] != ts::FactorKind::pass)
+      kinds += ts::concat_text("  ", static_cast<char>('a' + f),
+                               rule.kinds[f] == ts::FactorKind::reduction ? " summed" : " whole");
+  return text + " -> " + dims(rule.result, graph[id].rank) + kinds;
+}
+
+std::string plan_text(const ts::Plan& plan) {
+  const ts::GraphPlan& main = plan.main();
+  std::string text = ts::text(main.values[static_cast<std::size_t>(main.outputs[0])].sharding, plan.mesh);
+  plan.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t) {
+    if (c.kind != ts::Collective::slice)
+      text +=
+          ts::concat_text(" ", name_of(c.kind), "(", ts::detail::axes_text(plan.mesh, c.axes), ") ", c.payload_bytes);
+  });
+  return text;
+}
+
+/// A family: a line with its rule, then one for each way in which its operands lie.
+class Golden {
+ public:
+  template <class F, class... A> void rule(std::string_view name, ts::Op op, F, const A&...) {
+    out_ += ts::concat_text(name, ": ", rule_text(ts::Traced<F, typename A::type...>::program(), op), "\n");
+  }
+  template <class F, class... A> void row(F f, const A&... arguments) {
+    std::string line;
+    const auto add = [&](const ts::Abstract& leaf) { line += (line.empty() ? "  " : " ") + leaf.spec.text(); };
+    (add(arguments.leaves[0]), ...);
+    out_ += line + " -> " + plan_text(ts::plan(f, mesh, arguments...)) + "\n";
+  }
+  const std::string& text() const { return out_; }
+
+ private:
+  std::string out_ = "\n";
+};
+
+template <std::size_t N> auto f32(const std::int64_t (&shape)[N], const ts::PartitionSpec& spec) {
+  return ts::abstract<float>(shape, spec);
+}
+ts::PartitionSpec spec(std::string_view text) { return ts::parse_spec(text); }
+
+TEST(PropagationRules, Einsum) {
+  constexpr auto f = [](auto a, auto b) { return ts::einsum<"bmk,bkn->bmn">(a, b); };
+  Golden golden;
+  golden.rule("einsum", ts::Op::einsum, f, f32({8, 16, 32}, {}), f32({8, 32, 64}, {}));
+  // Both operands have the axes of each factor: every placement of two axes.
+  const std::string_view factors = "bmkn";
+  for (const char of_x : factors)
+    for (const char of_y : factors) {
+      const auto lies = [&](std::string_view dims) {
+        ts::PartitionSpec made({ts::none, ts::none, ts::none});
+        for (std::size_t d = 0; d < 3; ++d) {
+          if (dims[d] == of_x) made.entries[d].axes.push_back("x");
+          if (dims[d] == of_y) made.entries[d].axes.push_back("y");
+        }
+        return made;
+      };
+      golden.row(f, f32({8, 16, 32}, lies("bmk")), f32({8, 32, 64}, lies("bkn")));
+    }
+  // One operand alone has the axis, or they have it in two places.
+  for (const char* a : {"{-,-,-}", "{x,-,-}", "{-,x,-}", "{-,-,x}"})
+    for (const char* b : {"{-,-,-}", "{x,-,-}", "{-,x,-}", "{-,-,x}"})
+      golden.row(f, f32({8, 16, 32}, spec(a)), f32({8, 32, 64}, spec(b)));
+  EXPECT_EQ(golden.text(), R"(
+einsum: abc, acd -> abd  c summed
+  {(x,y),-,-} {(x,y),-,-} -> {(x,y),-,-}
+  {x,y,-} {x,-,-} -> {x,y,-}
+  {x,-,y} {x,y,-} -> {x,-,-} all_reduce(y) 16384
+  {x,-,-} {x,-,y} -> {x,-,y}
+  {y,x,-} {y,-,-} -> {y,x,-}
+  {-,(x,y),-} {-,-,-} -> {-,(x,y),-}
+  {-,x,y} {-,y,-} -> {-,x,-} all_reduce(y) 16384
+  {-,x,-} {-,-,y} -> {-,x,y}
+  {y,-,x} {y,x,-} -> {y,-,-} all_reduce(x) 16384
+  {-,y,x} {-,x,-} -> {-,y,-} all_reduce(x) 16384
+  {-,-,(x,y)} {-,(x,y),-} -> {-,-,-} all_reduce(x,y) 32768
+  {-,-,x} {-,x,y} -> {-,-,y} all_reduce(x) 16384
+  {y,-,-} {y,-,x} -> {y,-,x}
+  {-,y,-} {-,-,x} -> {-,y,x}
+  {-,-,y} {-,y,x} -> {-,-,x} all_reduce(y) 16384
+  {-,-,-} {-,-,(x,y)} -> {-,-,(x,y)}
+  {-,-,-} {-,-,-} -> {-,-,-}
+  {-,-,-} {x,-,-} -> {x,-,-}
+  {-,-,-} {-,x,-} -> {-,-,-} all_reduce(x) 32768
+  {-,-,-} {-,-,x} -> {-,-,x}
+  {x,-,-} {-,-,-} -> {x,-,-}
+  {x,-,-} {x,-,-} -> {x,-,-}
+  {x,-,-} {-,x,-} -> {x,-,-} all_to_all(x) 16384 reduce_scatter(x) 32768
+  {x,-,-} {-,-,x} -> {-,-,x} all_gather(x) 16384
+  {-,x,-} {-,-,-} -> {-,x,-}
+  {-,x,-} {x,-,-} -> {x,-,-} all_to_all(x) 16384
+  {-,x,-} {-,x,-} -> {-,x,-} all_to_all(x) 16384 reduce_scatter(x) 32768
+  {-,x,-} {-,-,x} -> {-,-,x} all_gather(x) 16384
+  {-,-,x} {-,-,-} -> {-,-,-} all_reduce(x) 32768
+  {-,-,x} {x,-,-} -> {x,-,-} all_to_all(x) 16384
+  {-,-,x} {-,x,-} -> {-,-,-} all_reduce(x) 32768
+  {-,-,x} {-,-,x} -> {-,-,x} all_gather(x) 16384
+)");
+}
+
+TEST(PropagationRules, Layout) {
+  Golden golden;
+  constexpr auto split = [](auto a) { return ts::rearrange<"a (b c) -> a b c">(a, ts::len<"b">(6)) * 2.0; };
+  golden.rule("split", ts::Op::rearrange, split, f32({4, 24}, {}));
+  for (const char* a : {"{x,-}", "{-,x}", "{-,(x,y)}", "{y,x}"}) golden.row(split, f32({4, 24}, spec(a)));
+  constexpr auto odd = [](auto a) { return ts::rearrange<"a (b c) -> a b c">(a, ts::len<"b">(3)) * 2.0; };
+  for (const char* a : {"{x,-}", "{-,x}", "{-,(x,y)}"}) golden.row(odd, f32({4, 24}, spec(a)));
+  constexpr auto merge = [](auto a) { return ts::rearrange<"a b c -> a (b c)">(a) * 2.0; };
+  golden.rule("merge", ts::Op::rearrange, merge, f32({4, 2, 12}, {}));
+  for (const char* a : {"{x,-,-}", "{-,x,-}", "{-,-,x}", "{-,x,y}"}) golden.row(merge, f32({4, 2, 12}, spec(a)));
+  for (const char* a : {"{-,x,y}", "{-,(x,y),-}"}) golden.row(merge, f32({4, 6, 12}, spec(a)));
+  constexpr auto transpose = [](auto a) { return ts::transpose<2, 0, 1>(a) * 2.0; };
+  golden.rule("transpose", ts::Op::rearrange, transpose, f32({4, 8, 16}, {}));
+  for (const char* a : {"{x,y,-}", "{-,(y,x),-}"}) golden.row(transpose, f32({4, 8, 16}, spec(a)));
+  constexpr auto concat = [](auto a, auto b) { return ts::concat<1>(a, b); };
+  golden.rule("concat", ts::Op::concat, concat, f32({8, 4}, {}), f32({8, 12}, {}));
+  for (const char* a : {"{x,-}", "{-,x}"})
+    for (const char* b : {"{-,-}", "{x,-}", "{-,x}"}) golden.row(concat, f32({8, 4}, spec(a)), f32({8, 12}, spec(b)));
+  constexpr auto slice = [](auto a) { return ts::slice<1>(a, 1, 4) * 2.0; };
+  golden.rule("slice", ts::Op::slice, slice, f32({8, 8}, {}));
+  for (const char* a : {"{x,-}", "{-,x}", "{y,x}"}) golden.row(slice, f32({8, 8}, spec(a)));
+  constexpr auto pad = [](auto a) { return ts::pad<1>(a, 1, 3); };
+  golden.rule("pad", ts::Op::pad, pad, f32({8, 8}, {}));
+  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(pad, f32({8, 8}, spec(a)));
+  EXPECT_EQ(golden.text(), R"(
+split: a(bc) -> abc
+  {x,-} -> {x,-,-}
+  {-,x} -> {-,x,-}
+  {-,(x,y)} -> {-,x,-} all_gather(y) 192
+  {y,x} -> {y,x,-}
+  {x,-} -> {x,-,-}
+  {-,x} -> {-,-,-} all_gather(x) 384
+  {-,(x,y)} -> {-,-,-} all_gather(x,y) 384
+merge: abc -> a(bc)
+  {x,-,-} -> {x,-}
+  {-,x,-} -> {-,x}
+  {-,-,x} -> {-,-} all_gather(x) 384
+  {-,x,y} -> {-,(x,y)}
+  {-,x,y} -> {-,x} all_gather(y) 576
+  {-,(x,y),-} -> {-,x} all_gather(y) 576
+transpose: abc -> cab
+  {x,y,-} -> {-,x,y}
+  {-,(y,x),-} -> {-,-,(y,x)}
+concat: ab, ab -> ab  b whole
+  {x,-} {-,-} -> {x,-}
+  {x,-} {x,-} -> {x,-}
+  {x,-} {-,x} -> {x,-} all_to_all(x) 384
+  {-,x} {-,-} -> {-,-} all_gather(x) 128
+  {-,x} {x,-} -> {x,-} all_to_all(x) 128
+  {-,x} {-,x} -> {-,-} all_gather(x) 128 all_gather(x) 384
+slice: ab -> ab  b whole
+  {x,-} -> {x,-}
+  {-,x} -> {-,-} all_gather(x) 256
+  {y,x} -> {y,-} all_gather(x) 128
+pad: ab -> ab  b whole
+  {x,-} -> {x,-}
+  {-,x} -> {-,-} all_gather(x) 256
+)");
+}
+
+TEST(PropagationRules, ElementwiseAndReductions) {
+  Golden golden;
+  constexpr auto add = [](auto a, auto b) { return a + b; };
+  golden.rule("elementwise", ts::Op::add, add, f32({8, 16}, {}), f32({8, 16}, {}));
+  for (const char* a : {"{-,-}", "{x,-}", "{x,y}"})
+    for (const char* b : {"{x,-}", "{-,x}", "{y,-}"}) golden.row(add, f32({8, 16}, spec(a)), f32({8, 16}, spec(b)));
+  constexpr auto broadcast = [](auto a, auto b) { return a + b; };
+  golden.rule("broadcast", ts::Op::add, broadcast, f32({8, 16}, {}), f32({16}, {}));
+  for (const char* a : {"{-,-}", "{x,y}"})
+    for (const char* b : {"{-}", "{x}", "{y}"}) golden.row(broadcast, f32({8, 16}, spec(a)), f32({16}, spec(b)));
+  constexpr auto sum = [](auto a) { return ts::sum<1>(a); };
+  golden.rule("sum", ts::Op::sum, sum, f32({8, 16}, {}));
+  for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}"}) golden.row(sum, f32({8, 16}, spec(a)));
+  constexpr auto max = [](auto a) { return ts::max<0>(a); };
+  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(max, f32({8, 16}, spec(a)));
+  constexpr auto softmax = [](auto a) { return ts::softmax(a); };
+  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(softmax, f32({8, 16}, spec(a)));
+  EXPECT_EQ(golden.text(), R"(
+elementwise: ab, ab -> ab
+  {-,-} {x,-} -> {x,-}
+  {-,-} {-,x} -> {-,x}
+  {-,-} {y,-} -> {y,-}
+  {x,-} {x,-} -> {x,-}
+  {x,-} {-,x} -> {x,-} all_to_all(x) 512
+  {x,-} {y,-} -> {x,-} permute(x,y) 256
+  {x,y} {x,-} -> {x,y}
+  {x,y} {-,x} -> {x,y} all_to_all(x) 512
+  {x,y} {y,-} -> {x,y} all_to_all(y) 512
+broadcast: ab, b -> ab
+  {-,-} {-} -> {-,-}
+  {-,-} {x} -> {-,x}
+  {-,-} {y} -> {-,y}
+  {x,y} {-} -> {x,y}
+  {x,y} {x} -> {x,y} permute(x,y) 32
+  {x,y} {y} -> {x,y}
+sum: ab -> a  b summed
+  {x,-} -> {x}
+  {-,x} -> {-} all_reduce(x) 32
+  {y,x} -> {y} all_reduce(x) 16
+  {-,(x,y)} -> {-} all_reduce(x,y) 32
+  {x,-} -> {-} all_reduce(x) 64
+  {-,x} -> {x}
+  {x,-} -> {x,-}
+  {-,x} -> {-,x} all_reduce(x) 32 all_reduce(x) 32
+)");
+}
+
+TEST(PropagationRules, Indexed) {
+  Golden golden;
+  constexpr auto gather = [](auto table, auto at) { return ts::gather(table, at); };
+  const auto table = [](const char* text) { return f32({64, 16}, spec(text)); };
+  const auto rows = [](const char* text) { return ts::abstract<int>({8, 4}, spec(text)); };
+  golden.rule("gather", ts::Op::gather, gather, table("{}"), rows("{}"));
+  for (const char* a : {"{-,-}", "{x,-}", "{-,x}"})
+    for (const char* b : {"{-,-}", "{x,-}", "{-,y}"}) golden.row(gather, table(a), rows(b));
+  constexpr auto scatter = [](auto t, auto at) {
+    return ts::grad([](const auto& v, const auto& index) {
+      const auto y = ts::gather(v, index);
+      return ts::sum(y * y);
+    })(t, at);
+  };
+  golden.rule("scatter", ts::Op::scatter, scatter, table("{}"), rows("{}"));
+  for (const char* a : {"{-,-}", "{-,x}"})
+    for (const char* b : {"{-,-}", "{-,y}"}) golden.row(scatter, table(a), rows(b));
+  EXPECT_EQ(golden.text(), R"(
+gather: ad, bc -> bcd  a summed
+  {-,-} {-,-} -> {-,-,-}
+  {-,-} {x,-} -> {x,-,-}
+  {-,-} {-,y} -> {-,y,-}
+  {x,-} {-,-} -> {-,-,-} all_reduce(x) 2048
+  {x,-} {x,-} -> {x,-,-} all_gather(x) 128 reduce_scatter(x) 2048
+  {x,-} {-,y} -> {-,y,-} all_reduce(x) 1024
+  {-,x} {-,-} -> {-,-,x}
+  {-,x} {x,-} -> {-,-,x} all_gather(x) 128
+  {-,x} {-,y} -> {-,y,x}
+scatter: bcd, bc, ad -> ad  b summed  c summed
+  {-,-} {-,-} -> {-,-}
+  {-,-} {-,y} -> {-,-} all_reduce(y) 4096
+  {-,x} {-,-} -> {-,x}
+  {-,x} {-,y} -> {-,x} all_reduce(y) 2048
+)");
+}
+
+}  // namespace
