@@ -1,4 +1,4 @@
-// expect: is unknown
+// expect: axis_of_spec_is_not_in_the_mesh
 #include <tessera/mesh/sharding.hpp>
 
 namespace ts = tessera;

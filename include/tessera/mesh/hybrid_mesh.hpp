@@ -79,7 +79,8 @@ inline std::vector<std::vector<int>> lay_on_torus(const std::vector<std::int32_t
     if (most == 0 && shape[axis] > 1)
       fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", axis, " of size ", shape[axis],
            ": no free dims of the torus ", product_text(dims.data(), dims.size()),
-           " multiply to it; axes are laid out last first");
+           " multiply to it; axes are laid out last first, and over whole dims: a dim that several share is written as "
+           "several, a Torus of 4 as one of 2,2");
     taken |= best;
     for (unsigned dim = 0; dim < rank; ++dim)
       if (best >> dim & 1) laid[axis].push_back(static_cast<int>(dim));

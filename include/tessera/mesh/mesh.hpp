@@ -75,7 +75,7 @@ class Mesh {
   /// unknown.
   constexpr int axis_index(std::string_view name) const {
     const int axis = find(name);
-    if (axis == rank()) fail_unknown_axis(name);
+    if (axis == rank()) fail_axis_is_not_in_the_mesh(name);
     return axis;
   }
 
@@ -183,7 +183,7 @@ class Mesh {
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
-  [[noreturn]] void fail_unknown_axis(std::string_view name) const {
+  [[noreturn]] void fail_axis_is_not_in_the_mesh(std::string_view name) const {
     fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
   }
 

@@ -85,9 +85,14 @@ namespace detail {
                                    int rank) {
   fail(id, "[spec] ", rule, ": ", spec.text(), " for a tensor of rank ", rank, " on ", mesh.text());
 }
-[[noreturn]] inline void fail_spec_axis(std::string_view name, std::string_view rule, const PartitionSpec& spec,
-                                        const Mesh& mesh, int rank) {
-  fail_spec(errc::spec_axis, concat_text("axis '", name, "' ", rule), spec, mesh, rank);
+// Their names are what a compiler shows of a mistake in a constant.
+[[noreturn]] inline void fail_axis_of_spec_is_not_in_the_mesh(const Name& axis, const PartitionSpec& spec,
+                                                              const Mesh& mesh, int rank) {
+  fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is unknown"), spec, mesh, rank);
+}
+[[noreturn]] inline void fail_axis_of_spec_is_used_twice(const Name& axis, const PartitionSpec& spec, const Mesh& mesh,
+                                                         int rank) {
+  fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is used twice"), spec, mesh, rank);
 }
 constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
   if (shape.size() != sharding.rank)
@@ -108,9 +113,9 @@ constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
     const SpecEntry& entry = spec.entries[dim];
     for (const Name& name : entry.axes) {
-      if (!mesh.has_axis(name.view())) detail::fail_spec_axis(name.view(), "is unknown", spec, mesh, rank);
+      if (!mesh.has_axis(name.view())) detail::fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
       const int axis = mesh.axis_index(name.view());
-      if (used >> axis & 1) detail::fail_spec_axis(name.view(), "is used twice", spec, mesh, rank);
+      if (used >> axis & 1) detail::fail_axis_of_spec_is_used_twice(name, spec, mesh, rank);
       used |= 1u << axis;
       sharding.dims[dim].push_back(static_cast<std::uint8_t>(axis));
     }

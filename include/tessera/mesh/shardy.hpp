@@ -166,8 +166,7 @@ class ShardyParser {
   }
   constexpr int axis(const Mesh& mesh, unsigned& used) {
     const Name name = quoted();
-    if (reader_.take(":"))
-      fail(errc::unsupported, "[shardy] parts of axes: '", source_, "' splits an axis; split the mesh");
+    if (reader_.take(":")) fail_part_of(name);
     if (!mesh.has_axis(name.view()))
       fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
     const int index = mesh.axis_index(name.view());
@@ -175,6 +174,14 @@ class ShardyParser {
       fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is used twice: '", source_, "' on ", mesh.text());
     used |= 1u << index;
     return index;
+  }
+  /// `"x":(1)2` is the part of size 2 of axis x that comes after parts of size 1 in all.
+  [[noreturn]] void fail_part_of(const Name& name) {
+    std::int32_t before = 0, size = 0;
+    expect(reader_.take("(") && reader_.take(before) && reader_.take(")") && reader_.take(size));
+    fail(errc::unsupported, "[shardy] whole axes: '", name.view(), "' is taken in parts in '", source_,
+         "'; give the mesh an axis for each part, here one of size ", size, before > 1 ? " after " : "",
+         before > 1 ? concat_text("others of ", before) : "");
   }
   constexpr Name quoted() {
     expect(reader_.take("\""));

@@ -98,8 +98,8 @@ class ExplicitAxes {
     return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
   }
 
-  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
-                                   const std::string& why, const Sharding& suggestion) const {
+  [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
+                                                    const std::string& why, const Sharding& suggestion) const {
     std::string operands;
     for (int i = 0; i < graph[id].arity; ++i) {
       const int x = graph.operand(id, i);
@@ -180,7 +180,7 @@ class ExplicitAxes {
         }
       }
     }
-    if (problem >= 0 && strict) fail_ambiguous(g, graph, id, of, why, made);
+    if (problem >= 0 && strict) fail_result_needs_with_sharding(g, graph, id, of, why, made);
     if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
     return made;
   }

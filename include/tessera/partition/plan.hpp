@@ -100,27 +100,16 @@ struct GraphPlan {
 /// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
 template <class Self> struct Communication {
   /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
+  /// Errors: `mesh_axis` for one that the mesh lacks.
   constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += times;
-    });
-    return n;
+    return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? 1 : 0; });
   }
   /// Bytes that one device sends, over all collectives or those of one axis.
   constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (on(c, axis)) n += c.wire_bytes * times;
-    });
-    return n;
+    return total(axis, [](const CollectiveInfo& c) { return c.wire_bytes; });
   }
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
-    });
-    return n;
+    return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
   /// Collectives that nobody asked for: see CollectiveInfo::asked.
   constexpr std::int64_t unasked_count() const {
@@ -133,8 +122,14 @@ template <class Self> struct Communication {
   friend Self;
   constexpr Communication() = default;
   constexpr const Self& self() const { return static_cast<const Self&>(*this); }
-  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
-    return axis.empty() || c.axes == 1u << self().mesh.axis_index(axis);
+  /// Of each collective over an axis, or over any.
+  template <class F> constexpr std::int64_t total(std::string_view axis, F&& of) const {
+    const unsigned axes = axis.empty() ? 0 : 1u << self().mesh.axis_index(axis);
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (axes == 0 || c.axes == axes) n += of(c) * times;
+    });
+    return n;
   }
 };
 

@@ -82,7 +82,13 @@ TEST(ShardyTest, OtherTextsAreErrors) {
     expect_error(
         errc::spec_axis, [&] { (void)parse_shardy(text, mesh); }, "'x'", "twice");
   expect_error(
-      errc::unsupported, [] { (void)parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)2}]>)", mesh); }, "parts of axes");
+      errc::unsupported, [] { (void)parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)2}]>)", mesh); },
+      "[shardy] whole axes: 'y' is taken in parts in '#sdy.sharding<@mesh, [{\"y\":(1)2}]>'; give the mesh an axis for "
+      "each part, here one of size 2");
+  // Which is the same placement.
+  const Mesh split({{"x", 2}, {"y_major", 2}, {"y_minor", 2}});
+  EXPECT_EQ(device_box({8}, parse_shardy(R"(#sdy.sharding<@mesh, [{"y_major"}]>)", split).sharding, split, 2).begin,
+            (tessera::Shape{4}));
   for (const char* text : {"<", "<[x=2]>", R"(<["x"]>)", R"(<["x"=2], device_ids=[]>)", R"(<["x"=2]> y)"})
     expect_error(
         errc::sharding_string, [&] { (void)tessera::parse_shardy_mesh(text); }, text);

@@ -130,4 +130,15 @@ TEST(PlanDiff, KeepsWhatBothHaveInOrder) {
   EXPECT_EQ(text.find("128 B"), std::string::npos) << text;
 }
 
+TEST(StaticPlan, AnAxisThatTheMeshLacksIsNotCounted) {
+  const auto plan =
+      ts::plan([](const auto& x) { return x + x; }, ts::Mesh({{"model", 4}}), ts::abstract<float>({8, 16}));
+  EXPECT_EQ(plan.count(ts::all_reduce, "model") + plan.wire_bytes("model"), 0);
+  for (const auto& ask : {+[](const ts::Plan& p) { return p.count(ts::all_reduce, "modle"); },
+                          +[](const ts::Plan& p) { return p.payload_bytes(ts::all_reduce, "modle"); },
+                          +[](const ts::Plan& p) { return p.wire_bytes("modle"); }})
+    tessera_test::expect_error(
+        ts::errc::mesh_axis, [&] { ask(plan); }, "[mesh] known axis: 'modle' is none of mesh(model=4)");
+}
+
 }  // namespace
