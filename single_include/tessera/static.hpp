@@ -1774,7 +1774,7 @@ class Mesh {
   /// unknown.
   constexpr int axis_index(std::string_view name) const {
     const int axis = find(name);
-    if (axis == rank()) fail_unknown_axis(name);
+    if (axis == rank()) fail_axis_is_not_in_the_mesh(name);
     return axis;
   }
 
@@ -1882,7 +1882,7 @@ class Mesh {
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
-  [[noreturn]] void fail_unknown_axis(std::string_view name) const {
+  [[noreturn]] void fail_axis_is_not_in_the_mesh(std::string_view name) const {
     fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
   }
 
@@ -2034,9 +2034,14 @@ namespace detail {
                                    int rank) {
   fail(id, "[spec] ", rule, ": ", spec.text(), " for a tensor of rank ", rank, " on ", mesh.text());
 }
-[[noreturn]] inline void fail_spec_axis(std::string_view name, std::string_view rule, const PartitionSpec& spec,
-                                        const Mesh& mesh, int rank) {
-  fail_spec(errc::spec_axis, concat_text("axis '", name, "' ", rule), spec, mesh, rank);
+// Their names are what a compiler shows of a mistake in a constant.
+[[noreturn]] inline void fail_axis_of_spec_is_not_in_the_mesh(const Name& axis, const PartitionSpec& spec,
+                                                              const Mesh& mesh, int rank) {
+  fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is unknown"), spec, mesh, rank);
+}
+[[noreturn]] inline void fail_axis_of_spec_is_used_twice(const Name& axis, const PartitionSpec& spec, const Mesh& mesh,
+                                                         int rank) {
+  fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is used twice"), spec, mesh, rank);
 }
 constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
   if (shape.size() != sharding.rank)
@@ -2057,9 +2062,9 @@ constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
     const SpecEntry& entry = spec.entries[dim];
     for (const Name& name : entry.axes) {
-      if (!mesh.has_axis(name.view())) detail::fail_spec_axis(name.view(), "is unknown", spec, mesh, rank);
+      if (!mesh.has_axis(name.view())) detail::fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
       const int axis = mesh.axis_index(name.view());
-      if (used >> axis & 1) detail::fail_spec_axis(name.view(), "is used twice", spec, mesh, rank);
+      if (used >> axis & 1) detail::fail_axis_of_spec_is_used_twice(name, spec, mesh, rank);
       used |= 1u << axis;
       sharding.dims[dim].push_back(static_cast<std::uint8_t>(axis));
     }
@@ -9263,27 +9268,16 @@ struct GraphPlan {
 /// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
 template <class Self> struct Communication {
   /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
+  /// Errors: `mesh_axis` for one that the mesh lacks.
   constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += times;
-    });
-    return n;
+    return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? 1 : 0; });
   }
   /// Bytes that one device sends, over all collectives or those of one axis.
   constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (on(c, axis)) n += c.wire_bytes * times;
-    });
-    return n;
+    return total(axis, [](const CollectiveInfo& c) { return c.wire_bytes; });
   }
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
-    std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (c.kind == kind && on(c, axis)) n += c.payload_bytes * times;
-    });
-    return n;
+    return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
   /// Collectives that nobody asked for: see CollectiveInfo::asked.
   constexpr std::int64_t unasked_count() const {
@@ -9296,8 +9290,14 @@ template <class Self> struct Communication {
   friend Self;
   constexpr Communication() = default;
   constexpr const Self& self() const { return static_cast<const Self&>(*this); }
-  constexpr bool on(const CollectiveInfo& c, std::string_view axis) const {
-    return axis.empty() || c.axes == 1u << self().mesh.axis_index(axis);
+  /// Of each collective over an axis, or over any.
+  template <class F> constexpr std::int64_t total(std::string_view axis, F&& of) const {
+    const unsigned axes = axis.empty() ? 0 : 1u << self().mesh.axis_index(axis);
+    std::int64_t n = 0;
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+      if (axes == 0 || c.axes == axes) n += of(c) * times;
+    });
+    return n;
   }
 };
 
@@ -10228,6 +10228,37 @@ struct ValueShardings {
   }
 };
 
+/// How the values of one graph lie over the explicit axes of a mesh, where rules say it and propagation has no choice.
+struct ExplicitShardings {
+  unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
+  Growable<Sharding> of;         ///< by node: over these axes alone
+  Growable<std::uint8_t> given;  ///< by node
+
+  constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
+  /// Whether an axis may split a dim of a node.
+  constexpr bool allows(int node, int dim, int axis) const {
+    return !rules(node) || !(axes >> axis & 1u) ||
+           of[static_cast<std::size_t>(node)].dims[dim].contains(static_cast<std::uint8_t>(axis));
+  }
+  /// The axes of a dim with those that are explicit as the rules have them.
+  constexpr AxisList ruled(int node, int dim, const AxisList& found) const {
+    AxisList automatic, own;
+    for (std::uint8_t axis : found) (axes >> axis & 1u ? own : automatic).push_back(axis);
+    const AxisList& wanted = of[static_cast<std::size_t>(node)].dims[dim];
+    if (own == wanted) return found;
+    for (std::uint8_t axis : wanted)
+      if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
+    return automatic;
+  }
+  /// Whether a node that lies so does not lie as the rules say.
+  constexpr bool change(int node, const Sharding& found) const {
+    bool differs = false;
+    for (int d = 0; d < found.rank && rules(node); ++d)
+      differs = differs || !(ruled(node, d, found.dims[d]) == found.dims[d]);
+    return differs;
+  }
+};
+
 /// Mesh axes that dims of a unit's operands give to one factor.
 struct FactorClaim {
   AxisList axes;
@@ -10316,8 +10347,8 @@ class ClaimList {
 /// Source: the order follows Shardy's propagation strategy.
 class Propagation {
  public:
-  constexpr Propagation(const Links& links, const Mesh& mesh, ValueShardings& values)
-      : links_(links), mesh_(mesh), values_(values), claims_(links, mesh) {
+  constexpr Propagation(const Links& links, const Mesh& mesh, const ExplicitShardings& rules, ValueShardings& values)
+      : links_(links), mesh_(mesh), rules_(rules), values_(values), claims_(links, mesh) {
     find_readers();
   }
 
@@ -10341,6 +10372,7 @@ class Propagation {
   static constexpr int stages = 4;  // whole pass-through, every pass-through, sums too, operands that repeat too
   const Links& links_;
   const Mesh& mesh_;
+  const ExplicitShardings& rules_;
   ValueShardings& values_;
   ClaimList claims_;
   Growable<std::int32_t> reader_begin_, readers_;
@@ -10463,6 +10495,7 @@ class Propagation {
     const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
     for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
          ++i) {
+      if (!rules_.allows(node, d, wanted[i])) break;
       own.push_back(wanted[i]);
       sharding.priority[d] = claim.priority;
       moved = true;
@@ -10517,9 +10550,12 @@ struct OutputRequest {
 /// is passed between a repeat and its body until nothing changes.
 class ShardingSolver {
  public:
+  /// `explicit_shardings` by graph, where some axes are explicit.
   constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                           const Growable<GraphShapes>& found)
-      : program_(program), units_(units), mesh_(mesh) {
+                           const Growable<GraphShapes>& found,
+                           const Growable<ExplicitShardings>& explicit_shardings = {})
+      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh) {
+    rules.resize(static_cast<std::size_t>(program.graph_count));
     values.resize(static_cast<std::size_t>(program.graph_count));
     seeds_.resize(static_cast<std::size_t>(program.graph_count));
     for (int g = 0; g < program.graph_count; ++g) {
@@ -10529,8 +10565,9 @@ class ShardingSolver {
     tie_carried();
   }
 
-  Growable<ValueShardings> values;  ///< by graph
-  Growable<Links> links;            ///< by graph
+  Growable<ValueShardings> values;    ///< by graph
+  Growable<Links> links;              ///< by graph
+  Growable<ExplicitShardings> rules;  ///< by graph
 
   /// `arguments` by argument of the program; `requests` by output, or null.
   constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
@@ -10544,7 +10581,7 @@ class ShardingSolver {
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
-        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0) continue;
+        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0 || rules[0].rules(id)) continue;
         made.of[size(id)] = requests[k].sharding.without_unreduced();
         made.fixed[size(id)] = 1;
       }
@@ -10635,7 +10672,7 @@ class ShardingSolver {
   }
 
   constexpr void settle(int g) {
-    Propagation propagation(links[size(g)], mesh_, values[size(g)]);
+    Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
     bool repeats = false;
     for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
     bool moved = true;
@@ -10645,7 +10682,24 @@ class ShardingSolver {
       for (int u = 0; u < units_[g].count && repeats; ++u)
         if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
     }
+    if (keep_rules(g)) propagation.run();
     settle_pairs(g);
+  }
+
+  /// Over explicit axes values lie as the rules say, whatever was found. Returns whether anything changed.
+  constexpr bool keep_rules(int g) {
+    const ExplicitShardings& own = rules[size(g)];
+    bool changed = false;
+    for (int id = 0; own.axes != 0 && id < program_.graphs[g].size; ++id) {
+      Sharding& found = values[size(g)].of[size(id)];
+      if (!own.rules(id) || values[size(g)].fixed[size(id)]) continue;
+      for (int d = 0; d < found.rank; ++d) {
+        const AxisList wanted = own.ruled(id, d, found.dims[d]);
+        changed = changed || !(wanted == found.dims[d]);
+        found.dims[d] = wanted;
+      }
+    }
+    return changed;
   }
 
   /// Readers may have drawn the two of a pair in two ways: the second follows the first.
@@ -10677,6 +10731,7 @@ class ShardingSolver {
     for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
       const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
       if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
+      if (rules[size(body)].rules(inside)) continue;
       seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
     }
     ValueShardings& found = values[size(body)];
@@ -10692,24 +10747,27 @@ class ShardingSolver {
       if (inside < 0) continue;
       const Sharding& own = found.of[size(inside)];
       const bool stacked = i >= repeat.carried && i < stacked_end;
-      moved = extend(outer, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
+      moved = extend(g, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
     }
     for (int k = 0; k < units_[g][u].output_count; ++k) {
       const int outside = units_[g].output(u, k).node;
       if (outside < 0) continue;
       const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
-      moved = extend(outer, outside, own) || moved;
+      moved = extend(g, outside, own) || moved;
     }
     return moved;
   }
 
   /// Gives a value outside what was found within, where it only adds to what is known.
-  static constexpr bool extend(ValueShardings& outer, int node, const Sharding& found) {
+  constexpr bool extend(int g, int node, const Sharding& found) {
+    ValueShardings& outer = values[size(g)];
     Sharding& own = outer.of[size(node)];
     if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
     bool more = false;
     for (int d = 0; d < own.rank; ++d) {
       if (!is_prefix(own.dims[d], found.dims[d])) return false;
+      for (std::uint8_t axis : found.dims[d])
+        if (!rules[size(g)].allows(node, d, axis)) return false;
       more = more || found.dims[d].size() > own.dims[d].size();
     }
     if (more) own = found;
@@ -10733,31 +10791,40 @@ namespace detail {
 /// Finds how each result lies over the explicit axes from its operands alone, node by node.
 class ExplicitAxes {
  public:
-  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
-                         unsigned axes)
-      : program_(program), mesh_(mesh), found_(found), axes_(axes) {}
+  Growable<ExplicitShardings> found;  ///< by graph
 
-  constexpr void check(int g, const Growable<Sharding>& arguments) {
+  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& shapes,
+                         unsigned axes)
+      : program_(program), mesh_(mesh), shapes_(shapes), axes_(axes) {
+    found.resize(static_cast<std::size_t>(program.graph_count));
+  }
+
+  /// What gradients add is checked and ruled by nobody: it follows the values.
+  constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding> of;
+    Growable<std::uint8_t> given;
     of.reserve(static_cast<std::size_t>(graph.size));
+    given.reserve(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       Sharding made = replicated(node.rank);
       if (node.op == Op::argument)
         made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
       else if (node.op == Op::constraint)
-        made = explicit_part(resolve(program_.specs[node.index()], mesh_, node.rank));
+        made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
       else if (node.op == Op::alike)
         made = of[static_cast<std::size_t>(graph.operand(id, 1))];
       else if (node.op == Op::repeat)
-        enter(graph, id, of);
+        enter(graph, id, of, derived);
       else if (node.op == Op::project)
         made = projected(graph, id, of);
       else if (node.rank > 0 || row_of(node.op).kind == OpKind::contraction)
         made = result(g, graph, id, of);
       of.push_back(made);
+      given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
     }
+    if (!derived) found[static_cast<std::size_t>(g)] = {axes_, of, given};
     outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
     for (int k = 0; k < graph.output_count; ++k)
       outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
@@ -10766,7 +10833,7 @@ class ExplicitAxes {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const Growable<GraphShapes>& found_;
+  const Growable<GraphShapes>& shapes_;
   unsigned axes_;
   Growable<Growable<Sharding>> outputs_;  // by body
 
@@ -10780,21 +10847,43 @@ class ExplicitAxes {
     return part;
   }
 
-  /// How a constraint that is the only reader of a node wants it: its out_sharding.
-  static constexpr bool has_out_sharding(const GraphView& graph, int id) {
-    int readers = 0, constraints = 0;
+  /// As a constraint says; over axes that it is not about, as its operand lies.
+  constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
+    Sharding made = explicit_part(resolve(program_.specs[node.index()], mesh_, node.rank));
+    if (node.labels[2] == 0) return made;
+    unsigned about = made.used_axes();
+    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+      for (const Name& name : entry.axes) about |= 1u << mesh_.axis_index(name.view());
+    for (int d = 0; d < made.rank; ++d)
+      for (std::uint8_t axis : operand.dims[d])
+        if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
+    return made;
+  }
+
+  /// The constraint that is the only reader of a node and says how it is to lie, its out_sharding; -1 where there is
+  /// none, -2 where there are several.
+  static constexpr int out_sharding(const GraphView& graph, int id) {
+    int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
       for (int i = 0; i < graph[user].arity; ++i) {
         if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
         ++readers;
-        constraints += graph[user].op == Op::constraint ? 1 : 0;
+        if (graph[user].op != Op::constraint) continue;
+        ++constraints;
+        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
       }
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
-    return readers > 0 && readers == constraints;
+    return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
+  }
+  /// Whether the rules say how a node lies. Values that are made from nothing lie as their readers want them.
+  static constexpr bool is_ruled(const GraphView& graph, int id) {
+    const Op op = graph[id].op;
+    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
+    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
   }
 
-  [[noreturn]] void fail_ambiguous(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
-                                   const std::string& why, const Sharding& suggestion) const {
+  [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
+                                                    const std::string& why, const Sharding& suggestion) const {
     std::string operands;
     for (int i = 0; i < graph[id].arity; ++i) {
       const int x = graph.operand(id, i);
@@ -10802,7 +10891,7 @@ class ExplicitAxes {
       const auto at = static_cast<std::size_t>(x);
       operands +=
           concat_text(operands.empty() ? "" : " x ",
-                      shape_text(graph[x].dtype, found_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
+                      shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
     }
     const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id].op).name, "] ambiguous result sharding: ", operands, ": ", why,
@@ -10818,7 +10907,8 @@ class ExplicitAxes {
     FactorRule rule;
     rule.operands.reserve(node.arity);
     row.sharding(graph, id, rule);
-    const bool strict = !node.derived && !has_out_sharding(graph, id);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
     const Shape extents = node.op == Op::rearrange
                               ? rows::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
@@ -10874,18 +10964,19 @@ class ExplicitAxes {
         }
       }
     }
-    if (problem >= 0 && strict) fail_ambiguous(g, graph, id, of, why, made);
+    if (problem >= 0 && strict) fail_result_needs_with_sharding(g, graph, id, of, why, made);
+    if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
     return made;
   }
-  constexpr const Growable<Shape>& shapes(int g) const { return found_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<double>& numbers(int g) const { return found_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const Growable<double>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
     return n;
   }
 
-  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of) {
+  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of, bool derived) {
     const Repeat repeat = Repeat::of(graph[id]);
     Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
@@ -10894,7 +10985,7 @@ class ExplicitAxes {
     }
     if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
-    check(graph[id].index(), inside);
+    check(graph[id].index(), inside, derived || graph[id].derived);
   }
   constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
@@ -10906,13 +10997,17 @@ class ExplicitAxes {
 
 }  // namespace detail
 
-/// Checks a program whose user says how every result lies over some of the mesh axes: over these a result takes the
-/// axes of its operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads
-/// the result. What gradients add follows the values, and is not checked. Errors: `policy`, with the operands, the
-/// reason, the line, and the call to write. Source: the rules are those of explicit axes ("sharding in types") in JAX.
-constexpr void check_explicit_axes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& found,
-                                   const Growable<Sharding>& arguments, unsigned axes) {
-  detail::ExplicitAxes(program, mesh, found, axes).check(0, arguments);
+/// How the values of a program lie over the mesh axes whose user says it: over these a result takes the axes of its
+/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
+/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph. Errors:
+/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
+/// axes ("sharding in types") in JAX.
+constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const Mesh& mesh,
+                                                         const Growable<GraphShapes>& shapes,
+                                                         const Growable<Sharding>& arguments, unsigned axes) {
+  detail::ExplicitAxes rules(program, mesh, shapes, axes);
+  rules.check(0, arguments);
+  return rules.found;
 }
 
 }  // namespace tessera
@@ -13202,7 +13297,7 @@ namespace tessera {
 struct PlanOptions {
   const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
   bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
-  /// Mesh axes over which an ambiguous result is an error (`policy`), see check_explicit_axes. Others are automatic.
+  /// Mesh axes over which results lie as their operands do, see explicit_shardings. Others are automatic.
   InlineVector<Name, max_axes> explicit_axes = {};
   /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
   /// no partial value is ever added up. See docs/spmd.md for what it costs.
@@ -13502,7 +13597,11 @@ class GraphPlanner {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
     const Sharding& made = flow_.produced[size(node)];
-    return made.unreduced == 0 && !options_.deterministic ? made : values_.of[size(node)];
+    return made.unreduced == 0 && !options_.deterministic && !steered(node) ? made : values_.of[size(node)];
+  }
+  /// Whether a unit makes a value otherwise than the rules of explicit axes have it.
+  constexpr bool steered(int node) const {
+    return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
   }
 
   constexpr void add_arguments() {
@@ -13683,6 +13782,7 @@ class GraphPlanner {
     const Source source = graph_[node].source;
     if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.readers(node) > 0)
       version(node, reduced_target(node), source, "partial sum", true);
+    if (steered(node)) version(node, values_.of[size(node)], source, "explicit axis", true);
     Sharding wanted;
     if (requested(node, wanted)) version(node, wanted, source, "requested result", true);
   }
@@ -13887,8 +13987,9 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
       infer_shapes(program, shapes.data(), numbers.data(), options.sizes ? *options.sizes : mesh);
   unsigned explicit_axes = 0;
   for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
-  if (explicit_axes != 0) check_explicit_axes(program, mesh, found, shardings, explicit_axes);
-  ShardingSolver solver(program, units, mesh, found);
+  Growable<ExplicitShardings> rules;
+  if (explicit_axes != 0) rules = explicit_shardings(program, mesh, found, shardings, explicit_axes);
+  ShardingSolver solver(program, units, mesh, found, rules);
   solver.solve(shardings.data(), options.outputs);
   Plan plan;
   plan.mesh = mesh;

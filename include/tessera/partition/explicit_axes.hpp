@@ -41,7 +41,7 @@ class ExplicitAxes {
       if (node.op == Op::argument)
         made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
       else if (node.op == Op::constraint)
-        made = explicit_part(resolve(program_.specs[node.index()], mesh_, node.rank));
+        made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
       else if (node.op == Op::alike)
         made = of[static_cast<std::size_t>(graph.operand(id, 1))];
       else if (node.op == Op::repeat)
@@ -76,6 +76,19 @@ class ExplicitAxes {
     return part;
   }
 
+  /// As a constraint says; over axes that it is not about, as its operand lies.
+  constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
+    Sharding made = explicit_part(resolve(program_.specs[node.index()], mesh_, node.rank));
+    if (node.labels[2] == 0) return made;
+    unsigned about = made.used_axes();
+    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+      for (const Name& name : entry.axes) about |= 1u << mesh_.axis_index(name.view());
+    for (int d = 0; d < made.rank; ++d)
+      for (std::uint8_t axis : operand.dims[d])
+        if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
+    return made;
+  }
+
   /// The constraint that is the only reader of a node and says how it is to lie, its out_sharding; -1 where there is
   /// none, -2 where there are several.
   static constexpr int out_sharding(const GraphView& graph, int id) {
@@ -86,10 +99,10 @@ class ExplicitAxes {
         ++readers;
         if (graph[user].op != Op::constraint) continue;
         ++constraints;
-        found = user;
+        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
       }
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
-    return readers != constraints ? -1 : constraints > 1 ? -2 : found;
+    return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
   }
   /// Whether the rules say how a node lies. Values that are made from nothing lie as their readers want them.
   static constexpr bool is_ruled(const GraphView& graph, int id) {
