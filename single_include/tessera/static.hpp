@@ -6113,6 +6113,16 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
+/// A number that is computed on the host: it lies nowhere.
+constexpr bool is_host_number(const Value& v) {
+  const Node& node = v.node();
+  if (node.rank != 0) return false;
+  if (is_host_source(node.op)) return true;
+  bool all = row_of(node.op).kind == OpKind::elementwise;
+  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
+  return all;
+}
+
 inline constexpr RowEntry source_rows[] = {
     {Op::argument,
      {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
@@ -6170,7 +6180,7 @@ inline constexpr RowEntry source_rows[] = {
           [](Gradient& r) {
             Node made = r.node();
             const auto layout = static_cast<CotangentLayout>(made.labels[0]);
-            if (layout == CotangentLayout::free) return r.add(0, r.g());
+            if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
             if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
               made.value = made.labels[1];
               made.labels[1] = static_cast<std::int8_t>(r.node().index());
@@ -6909,6 +6919,9 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
 template <TensorOperand X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
                          Source source) {
+  static_assert(
+      !LocalOperand<X>,
+      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
     fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
@@ -6958,6 +6971,9 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(
+      !LocalOperand<X> && !LocalOperand<Y>,
+      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
   static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
   const Source source = Source::from(at);
   Value context = trace_of(x);

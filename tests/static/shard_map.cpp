@@ -79,6 +79,12 @@ constexpr auto permuted = [](auto x, auto) {
 static_assert(communicates(permuted, {0, 0, 0, 0, 2, 2 * bytes}));
 static_assert(communicates(gradient(permuted), {1, 0, 0, 0, 4}));
 
+// A loss that comes out of it: its cotangent is a number, which lies nowhere.
+constexpr auto loss = [](auto x, auto) {
+  return ts::shard_map<"{model} -> {}">([](auto a) { return ts::pmean<"model">(ts::mean(a * a)); })(x);
+};
+static_assert(communicates(gradient(loss), {1, 0, 0, 0, 0, 2 * 4 * 3 / 4}));
+
 // Of several axes at once, one collective; values that nobody reduced are not sent.
 constexpr auto both = [](auto x, auto) {
   return ts::shard_map<"{(model,data)} -> {}">([](auto a) { return ts::pmean<"data", "model">(ts::exp(a)); })(x);

@@ -25,6 +25,16 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
+/// A number that is computed on the host: it lies nowhere.
+constexpr bool is_host_number(const Value& v) {
+  const Node& node = v.node();
+  if (node.rank != 0) return false;
+  if (is_host_source(node.op)) return true;
+  bool all = row_of(node.op).kind == OpKind::elementwise;
+  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
+  return all;
+}
+
 inline constexpr RowEntry source_rows[] = {
     {Op::argument,
      {.name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0}},
@@ -82,7 +92,7 @@ inline constexpr RowEntry source_rows[] = {
           [](Gradient& r) {
             Node made = r.node();
             const auto layout = static_cast<CotangentLayout>(made.labels[0]);
-            if (layout == CotangentLayout::free) return r.add(0, r.g());
+            if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
             if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
               made.value = made.labels[1];
               made.labels[1] = static_cast<std::int8_t>(r.node().index());
