@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tessera/parallel/local_map.hpp>
+#include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;

@@ -22,7 +22,6 @@
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/local_tensor.hpp>
-#include <tessera/tensor/oracle.hpp>
 #include <tessera/tensor/print.hpp>
 #include <tessera/tensor/random.hpp>
 #include <tessera/tensor/reshard.hpp>

@@ -1,6 +1,7 @@
 #ifndef TESSERA_RUNTIME_ORACLE_HPP
 #define TESSERA_RUNTIME_ORACLE_HPP
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <span>
@@ -43,28 +44,32 @@ class Executable;
 
 namespace detail {
 
-/// Where comparisons leave what they find. With one, programs of this thread are compared as they run; with the macro
-/// TESSERA_ORACLE defined for all units of a program, all are.
+/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
 struct OracleSink {
+  /// Runs a program and compares. It is known where oracle mode is asked for, so that no other unit has its code.
+  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
+
   bool throws = true;
   std::vector<OracleDifference> differences{};
   std::int64_t compared = 0;
-  /// Runs a program and compares. It is known where a sink is made, so that no other unit has its code.
-  std::vector<Leaf> (*run)(runtime::Executable&, std::span<const Leaf>) = nullptr;
+  Run run = nullptr;
 
   static OracleSink*& innermost() {
     static thread_local OracleSink* sink = nullptr;
     return sink;
   }
+  /// What compares programs of threads without a sink; null: nothing.
+  static std::atomic<Run>& everywhere() {
+    static std::atomic<Run> run{nullptr};
+    return run;
+  }
+  static Run running() {
+    const OracleSink* const sink = innermost();
+    return sink != nullptr ? sink->run : everywhere().load(std::memory_order_acquire);
+  }
 };
 
-constexpr bool oracle_always =
-#ifdef TESSERA_ORACLE
-    true;
-#else
-    false;
-#endif
-inline bool oracle_is_on() { return oracle_always || OracleSink::innermost() != nullptr; }
+inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
 
 /// Takes what a comparison found. Errors: `oracle`.
 inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {

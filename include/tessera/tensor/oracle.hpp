@@ -19,8 +19,7 @@ inline std::vector<Leaf> run_compared(runtime::Executable& executable, std::span
 }  // namespace detail
 
 /// While it lives, each program that this thread runs runs twice, on one device and on its mesh, and what each step
-/// makes is compared. So is what local_map makes of a function. Scopes nest; the innermost counts. The macro
-/// TESSERA_ORACLE, defined for all units, does the same for a whole program.
+/// makes is compared. So is what local_map makes of a function. Scopes nest; the innermost counts.
 ///
 /// Every value is compared before the next step, which then starts from the one device's. So a difference is reported
 /// where it arises, and results are those of one device. Tolerances: docs/spmd.md.
@@ -49,6 +48,11 @@ class OracleScope {
   detail::OracleSink sink_;
   detail::OracleSink* outer_;
 };
+
+/// The same for all threads, from now on or no longer: the first value that differs is an error.
+inline void set_oracle_mode(bool on) {
+  detail::OracleSink::everywhere().store(on ? &detail::run_compared : nullptr, std::memory_order_release);
+}
 
 }  // namespace tessera
 

@@ -19,9 +19,9 @@
 #include <tessera/runtime/executable.hpp>
 #include <tessera/runtime/indexed_step.hpp>
 #include <tessera/runtime/layout_step.hpp>
+#include <tessera/runtime/oracle.hpp>
 #include <tessera/runtime/random_step.hpp>
 #include <tessera/runtime/repeat_step.hpp>
-#include <tessera/tensor/oracle.hpp>
 
 namespace tessera {
 
@@ -134,12 +134,8 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
                                                   static_cast<int>(arguments.size()), options)));
 }
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
-#ifdef TESSERA_ORACLE
-  return run_compared(executable, arguments);
-#else
-  const OracleSink* const oracle = OracleSink::innermost();
-  return oracle == nullptr ? executable.run(arguments) : oracle->run(executable, arguments);
-#endif
+  const OracleSink::Run oracle = OracleSink::running();
+  return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const double* numbers) {

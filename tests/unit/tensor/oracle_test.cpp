@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -289,6 +290,15 @@ TEST(oracle, placements_of_local_map_are_not_believed) {
         map(columns_summed, {ts::Shard(0), ts::Shard(1)});
       },
       "on one device it is f32[1,7]");
+}
+
+TEST(oracle, it_can_hold_for_all_threads) {
+  const auto wrong = [] { map(columns_summed, {ts::Replicate(), ts::Shard(1)}); };
+  wrong();
+  ts::set_oracle_mode(true);
+  std::thread([&] { tessera_test::expect_error(ts::errc::oracle, wrong, "1,7] (R, S(1))"); }).join();
+  ts::set_oracle_mode(false);
+  wrong();
 }
 
 TEST(oracle, functions_that_depend_on_the_device_differ) {
