@@ -22,14 +22,12 @@ template <class T> struct SmallLanes<T, 1> {
 /// Rows [row, row + R) and columns [col, col + W) of a product whose B and C have contiguous rows.
 template <int R, int W, class T> TESSERA_INLINE void small_tile(const Gemm<T>& g, std::int64_t row, std::int64_t col) {
   using Lanes = typename SmallLanes<T, W>::type;
-  const T* const a = g.a + row * g.a_row;
-  const T* const b = g.b + col;
   Lanes sums[R] = {};
   for (std::int64_t k = 0; k < g.k; ++k) {
     Lanes right;
-    std::memcpy(&right, b + k * g.b_row, sizeof right);
+    std::memcpy(&right, g.b + k * g.b_row + col, sizeof right);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) sums[r] += right * a[r * g.a_row + k * g.a_col];
+    for (int r = 0; r < R; ++r) sums[r] += right * g.a[(row + r) * g.a_row + k * g.a_col];
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
