@@ -136,7 +136,7 @@ TEST(TeamOfSeveral, SizeMayChangeWhileLoopsRun) {
   tessera::set_parallelism(before);
 }
 
-#if defined(__linux__)
+#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
 TEST(TeamOfSeveral, WorkersStayOnOneProcessor) {
   const int before = tessera::parallelism();
   cpu_set_t own;
