@@ -13525,6 +13525,24 @@ template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, c
   }
 }
 
+/// A permutation along one axis. `add_places` appends what says where values go to the operands of the node.
+template <unsigned Mask, class X, class AddPlaces>
+constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_places) {
+  if constexpr (Mask == 0) {
+    return not_made(x);
+  } else {
+    constexpr int lead = lead_of(X::varying, only_axis(Mask));
+    const ShardMapText& text = X::region::text;
+    const Value sent = pinned(text, extended(text, local_at(x, at), X::varying), X::varying);
+    const Node type = sent.node();
+    Growable<std::int32_t> operands{sent.id};
+    add_places(sent, operands);
+    return X(sent.make(
+        {.op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)},
+        operands.data(), static_cast<int>(operands.size())));
+  }
+}
+
 /// One factor for each dim of a value with leading dims.
 struct LocalFactors {
   Factors f{};
@@ -13629,37 +13647,19 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  if constexpr (mask == 0) {
-    return detail::not_made(x);
-  } else {
-    constexpr int lead = detail::lead_of(X::varying, detail::only_axis(mask));
-    const Value from = detail::extended(X::region::text, detail::local_at(x, at), X::varying);
-    const Value sent = detail::pinned(X::region::text, from, X::varying);
-    const Node type = sent.node();
-    const Node made{
-        .op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)};
-    return X(sent.make(made, {sent.id, detail::as_size(lower(sent, shift.by)).id}));
-  }
+  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
+    operands.push_back(detail::as_size(lower(sent, shift.by)).id);
+  });
 }
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  if constexpr (mask == 0) {
-    return detail::not_made(x);
-  } else {
-    constexpr int lead = detail::lead_of(X::varying, detail::only_axis(mask));
-    const Value from = detail::extended(X::region::text, detail::local_at(x, at), X::varying);
-    const Value sent = detail::pinned(X::region::text, from, X::varying);
-    const Node type = sent.node();
-    const Node made{
-        .op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)};
-    Growable<std::int32_t> operands{sent.id};
+  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
     for (const Route& route : routes) {
       operands.push_back(sent.number(route.from, DType::i64).id);
       operands.push_back(sent.number(route.to, DType::i64).id);
     }
-    return X(sent.make(made, operands.data(), static_cast<int>(operands.size())));
-  }
+  });
 }
 
 /// Which device along the axis this is: 0, 1, ... `x` is any local value. No communication.
@@ -17951,6 +17951,46 @@ struct PlanOptions {
 
 #endif
 
+// ---- tessera/partition/unasked_reshards.hpp
+
+#ifndef TESSERA_PARTITION_UNASKED_RESHARDS_HPP
+#define TESSERA_PARTITION_UNASKED_RESHARDS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
+                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
+                                      const Mesh& mesh) {
+  const Node& made = graph[node];
+  const std::string by = made.source.text(), at = collective.source.text();
+  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
+       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ",
+       row_of(made.op).name, by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
+       at.empty() ? "" : " for its use at ", at);
+}
+
+}  // namespace detail
+
+/// Throws for the first reshard of a plan that nobody asked for. Errors: `policy`, which names the value, how it lies,
+/// how it is wanted, and the lines.
+inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+    for (const PlanStep& step : plan.graphs[g].steps)
+      for (const CollectiveInfo& collective : step.collectives) {
+        if (collective.asked || step.kind != StepKind::reshard) continue;
+        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
+        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
+        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
+                             plan.mesh);
+      }
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/unit_flops.hpp
 
 #ifndef TESSERA_PARTITION_UNIT_FLOPS_HPP
@@ -18100,17 +18140,6 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
 namespace tessera {
 
 namespace detail {
-
-[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
-                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
-                                      const Mesh& mesh) {
-  const Node& made = graph[node];
-  const std::string by = made.source.text(), at = collective.source.text();
-  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ",
-       row_of(made.op).name, by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
-       at.empty() ? "" : " for its use at ", at);
-}
 
 /// Lays out the steps of one graph.
 class GraphPlanner {
@@ -18569,20 +18598,6 @@ class GraphPlanner {
 };
 
 }  // namespace detail
-
-/// Throws for the first reshard of a plan that nobody asked for. Errors: `policy`, which names the value, how it lies,
-/// how it is wanted, and the lines.
-inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
-  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
-    for (const PlanStep& step : plan.graphs[g].steps)
-      for (const CollectiveInfo& collective : step.collectives) {
-        if (collective.asked || step.kind != StepKind::reshard) continue;
-        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
-        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
-        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
-                             plan.mesh);
-      }
-}
 
 }  // namespace tessera
 
@@ -28194,10 +28209,6 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
     return unflatten<ShardedTensor<T, Rank>>(results);
   });
 }
-
-}  // namespace detail
-
-namespace detail {
 
 /// A plan as text, with what multiplies its matrices on this processor.
 inline std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {

@@ -13,7 +13,7 @@
 #if defined(__GNUC__) && !defined(_WIN32)
 extern "C" {
 /// OpenBLAS's own, null with another library.
-__attribute__((weak)) void openblas_set_num_threads(int threads);
+__attribute__((weak)) void tessera_openblas_set_num_threads(int threads) __asm__("openblas_set_num_threads");
 }
 #endif
 
@@ -47,7 +47,7 @@ template <class T> void blas_gemm(const Gemm<T>& product) {
 template <class Interface = ContractionProvider> struct BlasProvider final : Interface {
   BlasProvider() {
 #if defined(__GNUC__) && !defined(_WIN32)
-    if (openblas_set_num_threads) openblas_set_num_threads(1);
+    if (tessera_openblas_set_num_threads) tessera_openblas_set_num_threads(1);
 #endif
   }
   std::string_view name() const override { return "blas"; }

@@ -12,9 +12,10 @@
 
 #if defined(__GNUC__) && !defined(_WIN32)
 extern "C" {
-/// OpenMP's own, null where oneDNN is built without it.
-__attribute__((weak)) void omp_set_num_threads(int threads);
-__attribute__((weak)) int omp_get_max_threads();
+/// OpenMP's own, null where oneDNN is built without it. Under other names, since compilers' omp.h declare them each in
+/// its own way.
+__attribute__((weak)) void tessera_omp_set_num_threads(int threads) __asm__("omp_set_num_threads");
+__attribute__((weak)) int tessera_omp_get_max_threads() __asm__("omp_get_max_threads");
 }
 #endif
 
@@ -26,11 +27,11 @@ namespace detail {
 class OneOmpThread {
  public:
 #if defined(__GNUC__) && !defined(_WIN32)
-  OneOmpThread() : before_(omp_get_max_threads ? omp_get_max_threads() : 1) {
-    if (before_ != 1) omp_set_num_threads(1);
+  OneOmpThread() : before_(tessera_omp_get_max_threads ? tessera_omp_get_max_threads() : 1) {
+    if (before_ != 1) tessera_omp_set_num_threads(1);
   }
   ~OneOmpThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
+    if (before_ != 1) tessera_omp_set_num_threads(before_);
   }
 
  private:

@@ -67,6 +67,24 @@ template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, c
   }
 }
 
+/// A permutation along one axis. `add_places` appends what says where values go to the operands of the node.
+template <unsigned Mask, class X, class AddPlaces>
+constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_places) {
+  if constexpr (Mask == 0) {
+    return not_made(x);
+  } else {
+    constexpr int lead = lead_of(X::varying, only_axis(Mask));
+    const ShardMapText& text = X::region::text;
+    const Value sent = pinned(text, extended(text, local_at(x, at), X::varying), X::varying);
+    const Node type = sent.node();
+    Growable<std::int32_t> operands{sent.id};
+    add_places(sent, operands);
+    return X(sent.make(
+        {.op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)},
+        operands.data(), static_cast<int>(operands.size())));
+  }
+}
+
 /// One factor for each dim of a value with leading dims.
 struct LocalFactors {
   Factors f{};
@@ -171,37 +189,19 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  if constexpr (mask == 0) {
-    return detail::not_made(x);
-  } else {
-    constexpr int lead = detail::lead_of(X::varying, detail::only_axis(mask));
-    const Value from = detail::extended(X::region::text, detail::local_at(x, at), X::varying);
-    const Value sent = detail::pinned(X::region::text, from, X::varying);
-    const Node type = sent.node();
-    const Node made{
-        .op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)};
-    return X(sent.make(made, {sent.id, detail::as_size(lower(sent, shift.by)).id}));
-  }
+  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
+    operands.push_back(detail::as_size(lower(sent, shift.by)).id);
+  });
 }
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  if constexpr (mask == 0) {
-    return detail::not_made(x);
-  } else {
-    constexpr int lead = detail::lead_of(X::varying, detail::only_axis(mask));
-    const Value from = detail::extended(X::region::text, detail::local_at(x, at), X::varying);
-    const Value sent = detail::pinned(X::region::text, from, X::varying);
-    const Node type = sent.node();
-    const Node made{
-        .op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)};
-    Growable<std::int32_t> operands{sent.id};
+  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
     for (const Route& route : routes) {
       operands.push_back(sent.number(route.from, DType::i64).id);
       operands.push_back(sent.number(route.to, DType::i64).id);
     }
-    return X(sent.make(made, operands.data(), static_cast<int>(operands.size())));
-  }
+  });
 }
 
 /// Which device along the axis this is: 0, 1, ... `x` is any local value. No communication.

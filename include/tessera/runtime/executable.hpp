@@ -10,6 +10,7 @@
 
 #include <tessera/graph/fused.hpp>
 #include <tessera/partition/make_plan.hpp>
+#include <tessera/partition/unasked_reshards.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/fused_step.hpp>
 #include <tessera/runtime/prepared_graph.hpp>

@@ -109,10 +109,6 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   });
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// A plan as text, with what multiplies its matrices on this processor.
 inline std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
   std::string text = tessera::explain(plan, compiled.program, compiled.units);
