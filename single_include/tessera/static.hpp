@@ -482,6 +482,7 @@ enum class Op : std::uint8_t {
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
+  cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
   gather,     ///< rows of a table at integer indices: embedding lookup
   scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
@@ -696,13 +697,27 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent and iota are about.
+/// The one dim that slice, pad, concat, extent, iota and cumsum are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
   labels[0] = static_cast<std::int8_t>(dim);
   return labels;
 }
+
+/// How a cumsum goes along its dim.
+struct Scan {
+  bool reverse = false;    ///< from the last element to the first
+  bool exclusive = false;  ///< of the elements before each, without itself
+
+  static constexpr Scan of(const Node& node) { return {node.labels[1] != 0, node.labels[2] != 0}; }
+  constexpr Labels pack(int dim) const {
+    Labels labels = pack_dim(dim);
+    labels[1] = reverse ? 1 : 0;
+    labels[2] = exclusive ? 1 : 0;
+    return labels;
+  }
+};
 
 /// The mesh axis that a size or a permutation is about: its name.
 constexpr Labels pack_axis(const Name& name) {
@@ -2252,6 +2267,7 @@ enum class OpKind : std::uint8_t {
   contraction,  ///< einsum
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
+  scan,         ///< cumsum
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
@@ -2433,6 +2449,10 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
     case OpKind::index:
       return std::to_string(dim_of(node));
+    case OpKind::scan: {
+      const Scan scan = Scan::of(node);
+      return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+    }
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
       return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
@@ -4453,6 +4473,9 @@ class GraphVerifier {
         return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
       case OpKind::indexed:
         return check_indexed(id);
+      case OpKind::scan:
+        if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
+        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
       case OpKind::attention:
         return check_attention(id);
       case OpKind::control:
@@ -6573,6 +6596,49 @@ inline constexpr RowEntry reduction_rows[] = {
 
 #endif
 
+// ---- tessera/ops/scan_rows.hpp
+
+#ifndef TESSERA_OPS_SCAN_ROWS_HPP
+#define TESSERA_OPS_SCAN_ROWS_HPP
+
+namespace tessera::build {
+
+/// Sums of bf16 are f32 until they are whole.
+constexpr Value cumsum(Value x, int dim, Scan scan) {
+  if (x.is_unit(dim) && !scan.exclusive) return x;
+  const Value wide = cast(x, computed_as(x.dtype()));
+  const Node& from = wide.node();
+  return cast(
+      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
+                {wide.id}),
+      x.dtype());
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+inline constexpr RowEntry scan_rows[] = {
+    // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+    {Op::cumsum,
+     {.name = "cumsum",
+      .kind = OpKind::scan,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .gradient =
+          [](Gradient& r) {
+            Scan scan = Scan::of(r.node());
+            scan.reverse = !scan.reverse;
+            r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+          }}},
+};
+
+}  // namespace tessera::rows
+
+#endif
+
 // ---- tessera/ops/rows.hpp
 
 #ifndef TESSERA_OPS_ROWS_HPP
@@ -6601,6 +6667,7 @@ constexpr RowTable make_row_table() {
   table.fill(rows::contraction_rows);
   table.fill(rows::layout_rows);
   table.fill(rows::indexed_rows);
+  table.fill(rows::scan_rows);
   table.fill(rows::attention_rows);
   table.fill(rows::control_rows);
   return table;
@@ -7956,6 +8023,38 @@ template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = H
 
 #endif
 
+// ---- tessera/ops/scan.hpp
+
+#ifndef TESSERA_OPS_SCAN_HPP
+#define TESSERA_OPS_SCAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Scan S> struct CumsumTag {
+  template <class A> struct result : A {
+    static_assert(!std::is_same_v<typename A::type, bool>,
+                  "tessera: cumsum takes numbers; a bool tensor needs ts::cast first");
+  };
+  static constexpr Value emit(Value context, Value x) {
+    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
+  }
+};
+
+}  // namespace detail
+
+/// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
+/// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
+/// f32; integers wrap around. Communication: along a split dim, an all_gather of one total a line from each device.
+template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
+  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/slicing.hpp
 
 #ifndef TESSERA_OPS_SLICING_HPP
@@ -9041,8 +9140,8 @@ namespace tessera {
 
 /// What runs as one step: a fused group of nodes, or a node of its own.
 /// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention };
-inline constexpr int unit_kinds = 8;
+enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention, scan };
+inline constexpr int unit_kinds = 9;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
@@ -12010,6 +12109,9 @@ class UnitWriter {
       case OpKind::random:
         unit.kind = UnitKind::random;
         break;
+      case OpKind::scan:
+        unit.kind = UnitKind::scan;
+        break;
       case OpKind::constraint:
         unit.kind = UnitKind::constraint;
         break;
@@ -12986,6 +13088,7 @@ class Flow {
         factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
+      if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -13069,6 +13172,15 @@ class Flow {
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
                                               unit.kind == UnitKind::attention;
+  }
+
+  /// Leaves a dim of a unit's result unsplit.
+  constexpr void keep_whole(int u, int d) {
+    const Link& own = link(u);
+    const LinkOperand& result = links_.operand(own, units_[u].input_count);
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s)
+      if (const LinkDim& dim = links_.dims[at(s)]; dim.dim == d)
+        for (int k = 0; k < dim.count; ++k) factors[at(u)][at(dim.factors[k])].clear();
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {
@@ -13322,6 +13434,36 @@ struct PlanOptions {
 };
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/scan_totals.hpp
+
+#ifndef TESSERA_PARTITION_SCAN_TOTALS_HPP
+#define TESSERA_PARTITION_SCAN_TOTALS_HPP
+
+namespace tessera::detail {
+
+/// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
+/// Each then knows what the chunks before its own add up to. `made` is how the result lies.
+constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
+                               PlanStep& step) {
+  CollectiveInfo sent;
+  sent.kind = Collective::all_gather;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  const std::int64_t devices = devices_on(mesh, sent.axes);
+  if (devices == 1) return;
+  Shape totals = local_extents(shape, made, mesh);
+  totals[static_cast<std::size_t>(dim_of(node))] = devices;
+  sent.dtype = node.dtype;
+  sent.payload_bytes = volume(totals) * static_cast<std::int64_t>(size_of(node.dtype));
+  sent.wire_bytes = ring_bytes(sent.kind, sent.payload_bytes, devices);
+  sent.source = node.source;
+  sent.why = "totals of the chunks";
+  step.collectives.push_back(sent);
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -13782,6 +13924,8 @@ class GraphPlanner {
     if (graph_[unit.root].op == Op::permute && !step.factors[size(dim_of(graph_[unit.root]))].empty())
       step.collectives.push_back(
           permutation(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_));
+    if (unit.kind == UnitKind::scan)
+      add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // that the unit works on, one after another
     for (std::int32_t v : step.inputs) {

@@ -3197,6 +3197,7 @@ enum class Op : std::uint8_t {
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
+  cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
   gather,     ///< rows of a table at integer indices: embedding lookup
   scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
@@ -3334,13 +3335,27 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent and iota are about.
+/// The one dim that slice, pad, concat, extent, iota and cumsum are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
   labels[0] = static_cast<std::int8_t>(dim);
   return labels;
 }
+
+/// How a cumsum goes along its dim.
+struct Scan {
+  bool reverse = false;    ///< from the last element to the first
+  bool exclusive = false;  ///< of the elements before each, without itself
+
+  static constexpr Scan of(const Node& node) { return {node.labels[1] != 0, node.labels[2] != 0}; }
+  constexpr Labels pack(int dim) const {
+    Labels labels = pack_dim(dim);
+    labels[1] = reverse ? 1 : 0;
+    labels[2] = exclusive ? 1 : 0;
+    return labels;
+  }
+};
 
 /// The mesh axis that a size or a permutation is about: its name.
 constexpr Labels pack_axis(const Name& name) {
@@ -4344,6 +4359,7 @@ enum class OpKind : std::uint8_t {
   contraction,  ///< einsum
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
+  scan,         ///< cumsum
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
@@ -5955,6 +5971,49 @@ inline constexpr RowEntry reduction_rows[] = {
 
 #endif
 
+// ---- tessera/ops/scan_rows.hpp
+
+#ifndef TESSERA_OPS_SCAN_ROWS_HPP
+#define TESSERA_OPS_SCAN_ROWS_HPP
+
+namespace tessera::build {
+
+/// Sums of bf16 are f32 until they are whole.
+constexpr Value cumsum(Value x, int dim, Scan scan) {
+  if (x.is_unit(dim) && !scan.exclusive) return x;
+  const Value wide = cast(x, computed_as(x.dtype()));
+  const Node& from = wide.node();
+  return cast(
+      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
+                {wide.id}),
+      x.dtype());
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+inline constexpr RowEntry scan_rows[] = {
+    // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+    {Op::cumsum,
+     {.name = "cumsum",
+      .kind = OpKind::scan,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .gradient =
+          [](Gradient& r) {
+            Scan scan = Scan::of(r.node());
+            scan.reverse = !scan.reverse;
+            r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+          }}},
+};
+
+}  // namespace tessera::rows
+
+#endif
+
 // ---- tessera/ops/rows.hpp
 
 #ifndef TESSERA_OPS_ROWS_HPP
@@ -5983,6 +6042,7 @@ constexpr RowTable make_row_table() {
   table.fill(rows::contraction_rows);
   table.fill(rows::layout_rows);
   table.fill(rows::indexed_rows);
+  table.fill(rows::scan_rows);
   table.fill(rows::attention_rows);
   table.fill(rows::control_rows);
   return table;
@@ -11223,8 +11283,8 @@ namespace tessera {
 
 /// What runs as one step: a fused group of nodes, or a node of its own.
 /// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention };
-inline constexpr int unit_kinds = 8;
+enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention, scan };
+inline constexpr int unit_kinds = 9;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
@@ -11791,6 +11851,10 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
     case OpKind::index:
       return std::to_string(dim_of(node));
+    case OpKind::scan: {
+      const Scan scan = Scan::of(node);
+      return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+    }
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
       return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
@@ -12517,6 +12581,9 @@ class GraphVerifier {
         return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
       case OpKind::indexed:
         return check_indexed(id);
+      case OpKind::scan:
+        if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
+        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
       case OpKind::attention:
         return check_attention(id);
       case OpKind::control:
@@ -13001,6 +13068,38 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
 template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, NumberOperand Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, key);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/scan.hpp
+
+#ifndef TESSERA_OPS_SCAN_HPP
+#define TESSERA_OPS_SCAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Scan S> struct CumsumTag {
+  template <class A> struct result : A {
+    static_assert(!std::is_same_v<typename A::type, bool>,
+                  "tessera: cumsum takes numbers; a bool tensor needs ts::cast first");
+  };
+  static constexpr Value emit(Value context, Value x) {
+    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
+  }
+};
+
+}  // namespace detail
+
+/// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
+/// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
+/// f32; integers wrap around. Communication: along a split dim, an all_gather of one total a line from each device.
+template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
+  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -16636,6 +16735,9 @@ class UnitWriter {
       case OpKind::random:
         unit.kind = UnitKind::random;
         break;
+      case OpKind::scan:
+        unit.kind = UnitKind::scan;
+        break;
       case OpKind::constraint:
         unit.kind = UnitKind::constraint;
         break;
@@ -17612,6 +17714,7 @@ class Flow {
         factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
+      if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -17695,6 +17798,15 @@ class Flow {
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
                                               unit.kind == UnitKind::attention;
+  }
+
+  /// Leaves a dim of a unit's result unsplit.
+  constexpr void keep_whole(int u, int d) {
+    const Link& own = link(u);
+    const LinkOperand& result = links_.operand(own, units_[u].input_count);
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s)
+      if (const LinkDim& dim = links_.dims[at(s)]; dim.dim == d)
+        for (int k = 0; k < dim.count; ++k) factors[at(u)][at(dim.factors[k])].clear();
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {
@@ -17948,6 +18060,36 @@ struct PlanOptions {
 };
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/scan_totals.hpp
+
+#ifndef TESSERA_PARTITION_SCAN_TOTALS_HPP
+#define TESSERA_PARTITION_SCAN_TOTALS_HPP
+
+namespace tessera::detail {
+
+/// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
+/// Each then knows what the chunks before its own add up to. `made` is how the result lies.
+constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
+                               PlanStep& step) {
+  CollectiveInfo sent;
+  sent.kind = Collective::all_gather;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  const std::int64_t devices = devices_on(mesh, sent.axes);
+  if (devices == 1) return;
+  Shape totals = local_extents(shape, made, mesh);
+  totals[static_cast<std::size_t>(dim_of(node))] = devices;
+  sent.dtype = node.dtype;
+  sent.payload_bytes = volume(totals) * static_cast<std::int64_t>(size_of(node.dtype));
+  sent.wire_bytes = ring_bytes(sent.kind, sent.payload_bytes, devices);
+  sent.source = node.source;
+  sent.why = "totals of the chunks";
+  step.collectives.push_back(sent);
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -18408,6 +18550,8 @@ class GraphPlanner {
     if (graph_[unit.root].op == Op::permute && !step.factors[size(dim_of(graph_[unit.root]))].empty())
       step.collectives.push_back(
           permutation(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_));
+    if (unit.kind == UnitKind::scan)
+      add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // that the unit works on, one after another
     for (std::int32_t v : step.inputs) {
@@ -27698,6 +27842,282 @@ inline void RepeatStep::run(Frame& frame) const {
 
 #endif
 
+// ---- tessera/kernels/scan.hpp
+
+#ifndef TESSERA_KERNELS_SCAN_HPP
+#define TESSERA_KERNELS_SCAN_HPP
+
+namespace tessera::kernels {
+
+/// Lines along one dim of an array: extents and strides of the other dims, and the steps along a line. A line that is
+/// walked from its end has negative steps.
+struct ScanShape {
+  Shape lines;
+  Strides from, to, sums;  ///< of operand, result, and the one number a line that it starts from or adds up to
+  std::int64_t count = 0, from_step = 0, to_step = 0;
+};
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Integers wrap around.
+template <class T, bool = std::is_integral_v<T>> struct ScanSum {
+  using type = T;
+};
+template <class T> struct ScanSum<T, true> {
+  using type = std::make_unsigned_t<T>;
+};
+
+struct ScanSteps {
+  std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
+};
+
+/// `Width` lines side by side, each in its order.
+template <int Width, class T>
+void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
+  using Wide = typename ScanSum<T>::type;
+  Wide sums[Width];
+  for (int l = 0; l < Width; ++l) sums[l] = start == nullptr ? Wide{} : static_cast<Wide>(start[l * s.sum_lane]);
+  const auto store = [&](std::int64_t i) {
+    T* const own = to + i * s.to_step;
+    if (s.to_lane == 1)
+      for (int l = 0; l < Width; ++l) own[l] = static_cast<T>(sums[l]);
+    else
+      for (int l = 0; l < Width; ++l) own[l * s.to_lane] = static_cast<T>(sums[l]);
+  };
+  for (std::int64_t i = 0; i < s.count; ++i) {
+    const T* const own = from + i * s.from_step;
+    Wide terms[Width];  // read before the result is written, which may be where the operand is
+    if (s.from_lane == 1)
+      for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l]);
+    else
+      for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l * s.from_lane]);
+    if (exclusive && to != nullptr) store(i);
+    for (int l = 0; l < Width; ++l) sums[l] = static_cast<Wide>(sums[l] + terms[l]);
+    if (!exclusive && to != nullptr) store(i);
+  }
+  for (int l = 0; l < Width && total != nullptr; ++l) total[l * s.sum_lane] = static_cast<T>(sums[l]);
+}
+
+template <class T>
+void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T* total, bool exclusive) {
+  if (is_empty(shape.lines)) return;
+  const Loops loops = make_loops(shape.lines, shape.to, [&](std::size_t outer, std::size_t inner) {
+    return shape.from[outer] == shape.from[inner] * shape.lines[inner] &&
+           shape.sums[outer] == shape.sums[inner] * shape.lines[inner];
+  });
+  const auto lanes = loops.from_inside(0);
+  const ScanSteps steps{shape.count,
+                        shape.from_step,
+                        shape.to_step,
+                        stride_of(shape.from, lanes),
+                        stride_of(shape.to, lanes),
+                        stride_of(shape.sums, lanes)};
+  // Lines that lie apart each take a line of the cache.
+  const bool dense = steps.from_lane == 1 && steps.to_lane == 1;
+  for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    const T* const own_from = from + offset_of(loops, 1, index, shape.from);
+    T* const own_to = to == nullptr ? nullptr : to + offset_of(loops, 1, index, shape.to);
+    const std::int64_t sums = offset_of(loops, 1, index, shape.sums);
+    const auto run = [&]<int Width>(std::int64_t lane) {
+      const std::int64_t at = sums + lane * steps.sum_lane;
+      scan_side_by_side<Width>(
+          steps, own_from + lane * steps.from_lane, to == nullptr ? nullptr : own_to + lane * steps.to_lane,
+          start == nullptr ? nullptr : start + at, total == nullptr ? nullptr : total + at, exclusive);
+    };
+    std::int64_t lane = 0;
+    for (; dense && lane + 32 <= lanes.extent; lane += 32) run.template operator()<32>(lane);
+    for (; lane + 8 <= lanes.extent; lane += 8) run.template operator()<8>(lane);
+    for (; lane < lanes.extent; ++lane) run.template operator()<1>(lane);
+  });
+}
+
+}  // namespace detail
+
+/// to[line, i] = start[line] + from[line, 0] + ... + from[line, i], added up in this order whatever the strides are;
+/// without from[line, i] if `exclusive`. No `start`: zeros. `to` may be `from` with equal strides.
+template <class T> void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, bool exclusive) {
+  detail::scan_lines<T>(shape, from, to, start, nullptr, exclusive);
+}
+
+/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines lie.
+template <class T> void sum_lines(const ScanShape& shape, const T* from, T* total) {
+  detail::scan_lines<T>(shape, from, nullptr, nullptr, total, false);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/scan_step.hpp
+
+#ifndef TESSERA_RUNTIME_SCAN_STEP_HPP
+#define TESSERA_RUNTIME_SCAN_STEP_HPP
+
+namespace tessera::runtime {
+
+/// Sums along one dim. Where it is split, each chunk is summed up first; the totals of the chunks before it are what
+/// each then starts from.
+template <DTypeSet Types> class ScanStep final : public PreparedStep {
+ public:
+  explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step) {
+    const Node& node = c.graph[c.units[c.step.unit].root];
+    const PlanValue& result = layout_.value(step_.outputs[0]);
+    scan_ = Scan::of(node);
+    dim_ = static_cast<std::size_t>(dim_of(node));
+    dtype_ = node.dtype;
+    chunks_ = shard_count(result.sharding, layout_.mesh(), dim_of(node));
+    const WorkGrid work(layout_, step_);
+    std::vector<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (!work.stores(at, result.sharding) || !layout_.holds(step_.outputs[0], at)) continue;
+      Coordinates first = at;
+      std::int64_t chunk = 0;
+      for (std::uint8_t axis : result.sharding.dims[dim_]) {
+        chunk = chunk * layout_.mesh().axis_size(axis) + at[axis];
+        first[axis] = 0;
+      }
+      std::int64_t& group = group_of[static_cast<std::size_t>(work.index_of(first))];
+      if (group < 0) group = add_group(at);
+      add_place(at, groups_[static_cast<std::size_t>(group)].totals, chunk);
+    }
+  }
+
+  std::int64_t scratch_bytes() const override {
+    return chunks_ > 1 ? numbers_ * static_cast<std::int64_t>(size_of(dtype_)) : 0;
+  }
+
+  void run(Frame& frame) const override {
+    dispatch<Types>(
+        dtype_, [&]<class T>() { run_as<T>(frame); },
+        [&] { fail(errc::dtype_mismatch, "[cumsum] dtype: ", name_of(dtype_), " has no sums"); });
+  }
+
+ private:
+  /// Some lines of one shard, from their first element in the order of the scan.
+  struct Piece {
+    kernels::ScanShape shape;
+    std::int32_t from = 0, to = 0;
+    std::int64_t from_offset = 0, to_offset = 0, totals = 0;  // in elements
+  };
+  /// The chunks of the same lines, and where their totals are: by chunk, then by line.
+  struct Group {
+    std::int64_t totals, lines;
+  };
+  const FrameLayout& layout_;
+  const PlanStep& step_;
+  Scan scan_;
+  std::size_t dim_ = 0;
+  DType dtype_{};
+  std::int64_t chunks_ = 1, numbers_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<Group> groups_;
+  double piece_bytes_ = 1;
+
+  Shape lines_of(const Box& box) const {
+    Shape lines = extents(box);
+    lines[dim_] = 1;
+    return lines;
+  }
+
+  std::int64_t add_group(const Coordinates& at) {
+    const ValueLayout& out = layout_[step_.outputs[0]];
+    const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
+    groups_.push_back({numbers_, lines});
+    numbers_ += chunks_ * lines;
+    return static_cast<std::int64_t>(groups_.size()) - 1;
+  }
+
+  void add_place(const Coordinates& at, std::int64_t totals, std::int64_t chunk) {
+    const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
+    const auto to = static_cast<std::size_t>(out.index(at));
+    const Shape whole = lines_of(out.boxes[to]);
+    const kernels::Strides sums = kernels::contiguous_strides(whole);
+    for (int l = 0; l < in.layers; ++l) {
+      const auto from = static_cast<std::size_t>(in.index(at, l));
+      const std::int64_t count = extents(out.boxes[to])[dim_];
+      Piece piece;
+      piece.shape = {whole, in.strides[from],       out.strides[to],      sums,
+                     count, in.strides[from][dim_], out.strides[to][dim_]};
+      piece.from = in.first + static_cast<int>(from);
+      piece.to = out.first + static_cast<int>(to);
+      piece.totals = totals + chunk * volume(whole);
+      if (in.layers > 1) {  // stored one by one
+        piece.shape.lines[0] = 1;
+        piece.to_offset = l * out.strides[to][0];
+        piece.totals += l * sums[0];
+      }
+      if (scan_.reverse && count > 0) {
+        piece.from_offset += (count - 1) * piece.shape.from_step;
+        piece.to_offset += (count - 1) * piece.shape.to_step;
+        piece.shape.from_step = -piece.shape.from_step;
+        piece.shape.to_step = -piece.shape.to_step;
+      }
+      add_pieces(piece);
+    }
+  }
+
+  /// Cuts lines apart along the dim with most of them, so that threads share them.
+  void add_pieces(const Piece& piece) {
+    const Shape& lines = piece.shape.lines;
+    if (volume(lines) == 0) return;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < lines.size(); ++d)
+      if (lines[d] > lines[dim]) dim = d;
+    const std::int64_t whole = lines[dim];
+    const std::int64_t bytes =
+        std::max<std::int64_t>(1, volume(lines) * piece.shape.count * static_cast<std::int64_t>(size_of(dtype_)));
+    // No fewer lines than are scanned side by side.
+    const std::int64_t step = std::max<std::int64_t>(32, whole * (1 << 17) / bytes);
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.shape.lines[dim] = std::min(step, whole - begin);
+      part.from_offset += begin * piece.shape.from[dim];
+      part.to_offset += begin * piece.shape.to[dim];
+      part.totals += begin * piece.shape.sums[dim];
+      piece_bytes_ =
+          std::max(piece_bytes_, 2.0 * static_cast<double>(bytes) * static_cast<double>(std::min(step, whole)) /
+                                     static_cast<double>(whole));
+      pieces_.push_back(part);
+    }
+  }
+
+  template <class T> void run_as(Frame& frame) const {
+    const auto count = static_cast<std::int64_t>(pieces_.size());
+    T* const totals = chunks_ > 1 ? reinterpret_cast<T*>(frame.scratch) : nullptr;
+    const auto operand = [&](const Piece& piece) {
+      return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
+    };
+    if (totals != nullptr) {
+      if (CommunicationScope* scope = CommunicationScope::innermost())
+        for (const CollectiveInfo& sent : step_.collectives) scope->add(layout_.mesh(), sent);
+      parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
+        const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+        kernels::sum_lines<T>(piece.shape, operand(piece), totals + piece.totals);
+      });
+      for (const Group& group : groups_) {
+        const std::int64_t step = scan_.reverse ? -group.lines : group.lines;
+        T* const first = totals + group.totals + (scan_.reverse ? (chunks_ - 1) * group.lines : 0);
+        kernels::scan_lines<T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr, true);
+      }
+    }
+    parallel_for(count, Cost::bytes(piece_bytes_), [&](std::int64_t i) {
+      const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+      T* const to = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset;
+      kernels::scan_lines<T>(piece.shape, operand(piece), to, totals == nullptr ? nullptr : totals + piece.totals,
+                             scan_.exclusive);
+    });
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/tensor/program.hpp
 
 #ifndef TESSERA_TENSOR_PROGRAM_HPP
@@ -27753,6 +28173,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   static constexpr DTypeSet extremes =
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
 
+  static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
+
   using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
   template <class Step>
   static std::unique_ptr<runtime::PreparedStep> make(const runtime::StepContext& context, const Graphs&) {
@@ -27772,6 +28194,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       return &make<runtime::RandomStep>;
     else if constexpr (Kind == UnitKind::repeat)
       return &make_repeat;
+    else if constexpr (Kind == UnitKind::scan)
+      return &make<runtime::ScanStep<scans>>;
     else if constexpr (Kind == UnitKind::attention)
       return &make<runtime::AttentionStep<attentions>>;
     else
@@ -27780,7 +28204,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
       factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
       factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
-      factory<UnitKind::repeat>(),  factory<UnitKind::attention>()};
+      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {

@@ -257,6 +257,19 @@ class Interpreter {
         for_each_index(x[0]->shape, [&](const Shape& i) { y.at(table_index(*x[1], i)) += x[0]->at(i); });
         return y;
       }
+      case Op::cumsum: {
+        const tessera::Scan scan = tessera::Scan::of(node);
+        const auto d = at(tessera::dim_of(node));
+        Array y(x[0]->shape);
+        for_each_index(y.shape, [&](const Shape& i) {
+          const Shape to = with_extent(i, d, scan.reverse ? y.shape[d] - 1 - i[d] : i[d]);
+          if (!scan.exclusive) y.at(to) = x[0]->at(to);
+          if (i[d] == 0) return;
+          const Shape before = with_extent(to, d, to[d] + (scan.reverse ? 1 : -1));
+          y.at(to) += y.at(before) + (scan.exclusive ? x[0]->at(before) : 0);
+        });
+        return y;
+      }
       case Op::attention_lse:
       case Op::attention:
       case Op::attention_grad:

@@ -71,13 +71,27 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent and iota are about.
+/// The one dim that slice, pad, concat, extent, iota and cumsum are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
   labels[0] = static_cast<std::int8_t>(dim);
   return labels;
 }
+
+/// How a cumsum goes along its dim.
+struct Scan {
+  bool reverse = false;    ///< from the last element to the first
+  bool exclusive = false;  ///< of the elements before each, without itself
+
+  static constexpr Scan of(const Node& node) { return {node.labels[1] != 0, node.labels[2] != 0}; }
+  constexpr Labels pack(int dim) const {
+    Labels labels = pack_dim(dim);
+    labels[1] = reverse ? 1 : 0;
+    labels[2] = exclusive ? 1 : 0;
+    return labels;
+  }
+};
 
 /// The mesh axis that a size or a permutation is about: its name.
 constexpr Labels pack_axis(const Name& name) {

@@ -165,6 +165,9 @@ class UnitWriter {
       case OpKind::random:
         unit.kind = UnitKind::random;
         break;
+      case OpKind::scan:
+        unit.kind = UnitKind::scan;
+        break;
       case OpKind::constraint:
         unit.kind = UnitKind::constraint;
         break;

@@ -62,6 +62,7 @@ enum class Op : std::uint8_t {
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
+  cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
   gather,     ///< rows of a table at integer indices: embedding lookup
   scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores

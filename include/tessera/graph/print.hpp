@@ -82,6 +82,10 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
     case OpKind::index:
       return std::to_string(dim_of(node));
+    case OpKind::scan: {
+      const Scan scan = Scan::of(node);
+      return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+    }
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
       return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +

@@ -22,6 +22,7 @@ enum class OpKind : std::uint8_t {
   contraction,  ///< einsum
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
+  scan,         ///< cumsum
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,

@@ -88,6 +88,9 @@ class GraphVerifier {
         return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
       case OpKind::indexed:
         return check_indexed(id);
+      case OpKind::scan:
+        if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
+        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
       case OpKind::attention:
         return check_attention(id);
       case OpKind::control:

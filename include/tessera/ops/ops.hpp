@@ -11,6 +11,7 @@
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/rearrange.hpp>
 #include <tessera/ops/reduction.hpp>
+#include <tessera/ops/scan.hpp>
 #include <tessera/ops/shape.hpp>
 #include <tessera/ops/slicing.hpp>
 

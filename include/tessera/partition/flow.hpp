@@ -42,6 +42,7 @@ class Flow {
         factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
+      if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -125,6 +126,15 @@ class Flow {
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
                                               unit.kind == UnitKind::attention;
+  }
+
+  /// Leaves a dim of a unit's result unsplit.
+  constexpr void keep_whole(int u, int d) {
+    const Link& own = link(u);
+    const LinkOperand& result = links_.operand(own, units_[u].input_count);
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s)
+      if (const LinkDim& dim = links_.dims[at(s)]; dim.dim == d)
+        for (int k = 0; k < dim.count; ++k) factors[at(u)][at(dim.factors[k])].clear();
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {

@@ -10,6 +10,7 @@
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/plan_options.hpp>
 #include <tessera/partition/reshard_path.hpp>
+#include <tessera/partition/scan_totals.hpp>
 #include <tessera/partition/shapes.hpp>
 #include <tessera/partition/solve.hpp>
 #include <tessera/partition/unasked_reshards.hpp>
@@ -288,6 +289,8 @@ class GraphPlanner {
     if (graph_[unit.root].op == Op::permute && !step.factors[size(dim_of(graph_[unit.root]))].empty())
       step.collectives.push_back(
           permutation(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_));
+    if (unit.kind == UnitKind::scan)
+      add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // that the unit works on, one after another
     for (std::int32_t v : step.inputs) {

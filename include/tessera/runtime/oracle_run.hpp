@@ -199,6 +199,8 @@ class OracleComparer final : public StepObserver {
           operands.push_back({operand < 0 ? nullptr : known(layout, operand), operand < 0 ? 0.0 : number(operand), 0});
         }
         allowed = attention_allowed(made, operands, *result);
+      } else if (unit.kind == UnitKind::scan) {
+        allowed = scan_allowed(own_graph[node], inputs[0], *result);
       } else if (unit.kind == UnitKind::indexed && own_graph[node].op == Op::scatter) {
         allowed = scatter_allowed(inputs[0], inputs[1], *result);
       } else if (!exact) {

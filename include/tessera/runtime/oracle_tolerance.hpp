@@ -131,6 +131,27 @@ inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& i
   return allowed;
 }
 
+/// Of sums along a dim: as sums of what is before each element and itself.
+inline Allowed scan_allowed(const Node& node, const OracleOperand& operand, const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  const double eps = rounding_of(result.dtype);
+  if (operand.value == nullptr || (eps == 0 && operand.slack == 0)) return allowed;
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  const std::int64_t n = result.shape[dim], step = kernels::contiguous_strides(result.shape)[dim];
+  const bool reverse = Scan::of(node).reverse;
+  for (std::int64_t line = 0; line < (n == 0 ? 0 : result.size() / n); ++line) {
+    const std::int64_t first = line / step * step * n + line % step;
+    double sizes = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t at = first + (reverse ? n - 1 - i : i) * step;
+      const double terms = static_cast<double>(i + 1);
+      sizes += std::fabs((*operand.value)[at]);
+      allowed[static_cast<std::size_t>(at)] = order_factor(terms) * eps * sizes + terms * operand.slack;
+    }
+  }
+  return allowed;
+}
+
 /// Of attention: `operands` as the node lists them (q, k, v, ...), all of them tensors but the scale, which is last.
 inline Allowed attention_allowed(const Node& node, const std::vector<OracleOperand>& operands,
                                  const WholeValue& result) {

@@ -22,6 +22,7 @@
 #include <tessera/runtime/oracle.hpp>
 #include <tessera/runtime/random_step.hpp>
 #include <tessera/runtime/repeat_step.hpp>
+#include <tessera/runtime/scan_step.hpp>
 
 namespace tessera {
 
@@ -73,6 +74,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   static constexpr DTypeSet extremes =
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
 
+  static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
+
   using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
   template <class Step>
   static std::unique_ptr<runtime::PreparedStep> make(const runtime::StepContext& context, const Graphs&) {
@@ -92,6 +95,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       return &make<runtime::RandomStep>;
     else if constexpr (Kind == UnitKind::repeat)
       return &make_repeat;
+    else if constexpr (Kind == UnitKind::scan)
+      return &make<runtime::ScanStep<scans>>;
     else if constexpr (Kind == UnitKind::attention)
       return &make<runtime::AttentionStep<attentions>>;
     else
@@ -100,7 +105,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
       factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
       factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
-      factory<UnitKind::repeat>(),  factory<UnitKind::attention>()};
+      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {

@@ -287,4 +287,32 @@ scatter: bcd, bc, ad -> ad  b summed  c summed
 )");
 }
 
+// One total a line from each device along the scanned dim: 12 lines x 2 devices x 4 bytes where dim 0 is split in two.
+TEST(PropagationRules, Scan) {
+  Golden golden;
+  constexpr auto cumsum = [](auto a) { return ts::cumsum<0>(a); };
+  golden.rule("cumsum", ts::Op::cumsum, cumsum, f32({8, 12}, {}));
+  for (const char* a : {"{x,-}", "{y,-}", "{-,x}", "{x,y}", "{y,x}", "{(x,y),-}", "{-,(x,y)}"})
+    golden.row(cumsum, f32({8, 12}, spec(a)));
+  golden.row(cumsum, f32({9, 7}, spec("{(x,y),-}")));
+  golden.row(cumsum, f32({9, 7}, spec("{x,y}")));
+  constexpr auto partial = [](auto a, auto b) { return ts::cumsum<0>(ts::matmul(a, b)); };
+  golden.row(partial, f32({8, 4}, spec("{-,x}")), f32({4, 12}, spec("{x,-}")));
+  golden.row(partial, f32({8, 4}, spec("{y,x}")), f32({4, 12}, spec("{x,-}")));
+  EXPECT_EQ(golden.text(), R"(
+cumsum: ab -> ab
+  {x,-} -> {x,-} all_gather(x) 96
+  {y,-} -> {y,-} all_gather(y) 96
+  {-,x} -> {-,x}
+  {x,y} -> {x,y} all_gather(x) 48
+  {y,x} -> {y,x} all_gather(y) 48
+  {(x,y),-} -> {(x,y),-} all_gather(x,y) 192
+  {-,(x,y)} -> {-,(x,y)}
+  {(x,y),-} -> {(x,y),-} all_gather(x,y) 112
+  {x,y} -> {x,y} all_gather(x) 32
+  {-,x} {x,-} -> {-,-} all_reduce(x) 384
+  {y,x} {x,-} -> {y,-} all_gather(y) 96 all_reduce(x) 192
+)");
+}
+
 }  // namespace

@@ -119,6 +119,9 @@ device 3, replica 1, [2:3,0:2], 2 elements
   auto whole = ts::full_tensor(small);                    // on every device
   EXPECT_TRUE(ts::all_equal(like, small) && ts::all_equal(whole, small));
 
+  ts::ShardedTensor<float, 2> sums = ts::cumsum<0>(small);             // [[1, 2.5], [4, 6.75], [9, 12.75]]
+  EXPECT_EQ(ts::to_host(sums), (std::vector<float>{1, 2.5, 4, 6.75, 9, 12.75}));
+
   auto first = ts::rows_of(x, {0, 5});                                 // rows 0 to 4, the same spec
   EXPECT_EQ(ts::shape(first), (ts::Shape{5, 64}));
   std::vector<std::int64_t> sizes;
@@ -149,4 +152,4 @@ device 3, replica 1, [2:3,0:2], 2 elements
                              R"([shard] element count: 768 values for f64[12,65], which has 780 at )");
 }
 
-TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 51, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }
+TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 52, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }

@@ -1,0 +1,113 @@
+#ifndef TESSERA_KERNELS_SCAN_HPP
+#define TESSERA_KERNELS_SCAN_HPP
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/strided.hpp>
+
+namespace tessera::kernels {
+
+/// Lines along one dim of an array: extents and strides of the other dims, and the steps along a line. A line that is
+/// walked from its end has negative steps.
+struct ScanShape {
+  Shape lines;
+  Strides from, to, sums;  ///< of operand, result, and the one number a line that it starts from or adds up to
+  std::int64_t count = 0, from_step = 0, to_step = 0;
+};
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Integers wrap around.
+template <class T, bool = std::is_integral_v<T>> struct ScanSum {
+  using type = T;
+};
+template <class T> struct ScanSum<T, true> {
+  using type = std::make_unsigned_t<T>;
+};
+
+struct ScanSteps {
+  std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
+};
+
+/// `Width` lines side by side, each in its order.
+template <int Width, class T>
+void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
+  using Wide = typename ScanSum<T>::type;
+  Wide sums[Width];
+  for (int l = 0; l < Width; ++l) sums[l] = start == nullptr ? Wide{} : static_cast<Wide>(start[l * s.sum_lane]);
+  const auto store = [&](std::int64_t i) {
+    T* const own = to + i * s.to_step;
+    if (s.to_lane == 1)
+      for (int l = 0; l < Width; ++l) own[l] = static_cast<T>(sums[l]);
+    else
+      for (int l = 0; l < Width; ++l) own[l * s.to_lane] = static_cast<T>(sums[l]);
+  };
+  for (std::int64_t i = 0; i < s.count; ++i) {
+    const T* const own = from + i * s.from_step;
+    Wide terms[Width];  // read before the result is written, which may be where the operand is
+    if (s.from_lane == 1)
+      for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l]);
+    else
+      for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l * s.from_lane]);
+    if (exclusive && to != nullptr) store(i);
+    for (int l = 0; l < Width; ++l) sums[l] = static_cast<Wide>(sums[l] + terms[l]);
+    if (!exclusive && to != nullptr) store(i);
+  }
+  for (int l = 0; l < Width && total != nullptr; ++l) total[l * s.sum_lane] = static_cast<T>(sums[l]);
+}
+
+template <class T>
+void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T* total, bool exclusive) {
+  if (is_empty(shape.lines)) return;
+  const Loops loops = make_loops(shape.lines, shape.to, [&](std::size_t outer, std::size_t inner) {
+    return shape.from[outer] == shape.from[inner] * shape.lines[inner] &&
+           shape.sums[outer] == shape.sums[inner] * shape.lines[inner];
+  });
+  const auto lanes = loops.from_inside(0);
+  const ScanSteps steps{shape.count,
+                        shape.from_step,
+                        shape.to_step,
+                        stride_of(shape.from, lanes),
+                        stride_of(shape.to, lanes),
+                        stride_of(shape.sums, lanes)};
+  // Lines that lie apart each take a line of the cache.
+  const bool dense = steps.from_lane == 1 && steps.to_lane == 1;
+  for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    const T* const own_from = from + offset_of(loops, 1, index, shape.from);
+    T* const own_to = to == nullptr ? nullptr : to + offset_of(loops, 1, index, shape.to);
+    const std::int64_t sums = offset_of(loops, 1, index, shape.sums);
+    const auto run = [&]<int Width>(std::int64_t lane) {
+      const std::int64_t at = sums + lane * steps.sum_lane;
+      scan_side_by_side<Width>(
+          steps, own_from + lane * steps.from_lane, to == nullptr ? nullptr : own_to + lane * steps.to_lane,
+          start == nullptr ? nullptr : start + at, total == nullptr ? nullptr : total + at, exclusive);
+    };
+    std::int64_t lane = 0;
+    for (; dense && lane + 32 <= lanes.extent; lane += 32) run.template operator()<32>(lane);
+    for (; lane + 8 <= lanes.extent; lane += 8) run.template operator()<8>(lane);
+    for (; lane < lanes.extent; ++lane) run.template operator()<1>(lane);
+  });
+}
+
+}  // namespace detail
+
+/// to[line, i] = start[line] + from[line, 0] + ... + from[line, i], added up in this order whatever the strides are;
+/// without from[line, i] if `exclusive`. No `start`: zeros. `to` may be `from` with equal strides.
+template <class T> void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, bool exclusive) {
+  detail::scan_lines<T>(shape, from, to, start, nullptr, exclusive);
+}
+
+/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines lie.
+template <class T> void sum_lines(const ScanShape& shape, const T* from, T* total) {
+  detail::scan_lines<T>(shape, from, nullptr, nullptr, total, false);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif

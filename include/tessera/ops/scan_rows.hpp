@@ -1,0 +1,44 @@
+#ifndef TESSERA_OPS_SCAN_ROWS_HPP
+#define TESSERA_OPS_SCAN_ROWS_HPP
+
+#include <tessera/graph/gradient.hpp>
+#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/source_rows.hpp>
+
+namespace tessera::build {
+
+/// Sums of bf16 are f32 until they are whole.
+constexpr Value cumsum(Value x, int dim, Scan scan) {
+  if (x.is_unit(dim) && !scan.exclusive) return x;
+  const Value wide = cast(x, computed_as(x.dtype()));
+  const Node& from = wide.node();
+  return cast(
+      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
+                {wide.id}),
+      x.dtype());
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+inline constexpr RowEntry scan_rows[] = {
+    // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+    {Op::cumsum,
+     {.name = "cumsum",
+      .kind = OpKind::scan,
+      .arity = 1,
+      .linear = Linearity::first,
+      .shape = like_shape,
+      .sharding = like_sharding,
+      .gradient =
+          [](Gradient& r) {
+            Scan scan = Scan::of(r.node());
+            scan.reverse = !scan.reverse;
+            r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+          }}},
+};
+
+}  // namespace tessera::rows
+
+#endif

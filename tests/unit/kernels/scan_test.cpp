@@ -1,0 +1,76 @@
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/kernels/scan.hpp>
+
+namespace {
+
+namespace k = tessera::kernels;
+
+/// Lines of every width along each dim of an array [5, n, 3] and of its transpose, from either end.
+template <class T> void expect_scans(std::int64_t n) {
+  const tessera::Shape shape{5, n, 3};
+  std::vector<T> from(static_cast<std::size_t>(15 * n)), start(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    from[i] = static_cast<T>(static_cast<std::int64_t>(i * 7 % 23) - 11);
+    start[i] = static_cast<T>(static_cast<std::int64_t>(i * 5 % 13));
+  }
+  const k::Strides rows = k::contiguous_strides(shape), columns{1, 5, 5 * n};
+  for (const k::Strides& to_strides : {rows, columns})
+    for (std::size_t dim = 0; dim < 3; ++dim)
+      for (const bool reverse : {false, true})
+        for (const bool exclusive : {false, true}) {
+          tessera::Shape lines = shape;
+          lines[dim] = 1;
+          k::ScanShape scan{lines,      rows,      to_strides,     k::contiguous_strides(lines),
+                            shape[dim], rows[dim], to_strides[dim]};
+          std::int64_t from_at = 0, to_at = 0;
+          if (reverse) {
+            from_at = (scan.count - 1) * scan.from_step, to_at = (scan.count - 1) * scan.to_step;
+            scan.from_step = -scan.from_step, scan.to_step = -scan.to_step;
+          }
+          std::vector<T> to(from.size(), T{77}), totals(from.size(), T{77});
+          k::scan_lines<T>(scan, from.data() + from_at, to.data() + to_at, start.data(), exclusive);
+          k::sum_lines<T>(scan, from.data() + from_at, totals.data());
+          std::size_t line = 0;
+          for (std::int64_t a = 0; a < lines[0]; ++a)
+            for (std::int64_t b = 0; b < lines[1]; ++b)
+              for (std::int64_t c = 0; c < lines[2]; ++c, ++line) {
+                T sum = start[line], total{};
+                for (std::int64_t i = 0; i < shape[dim]; ++i) {
+                  const std::int64_t along = reverse ? shape[dim] - 1 - i : i;
+                  const T own =
+                      from[static_cast<std::size_t>(a * rows[0] + b * rows[1] + c * rows[2] + along * rows[dim])];
+                  const T before = sum;
+                  sum = static_cast<T>(sum + own);
+                  total = static_cast<T>(total + own);
+                  ASSERT_EQ(to[static_cast<std::size_t>(a * to_strides[0] + b * to_strides[1] + c * to_strides[2] +
+                                                        along * to_strides[dim])],
+                            exclusive ? before : sum)
+                      << "dim " << dim << " of [5," << n << ",3], element " << i << " of line " << line;
+                }
+                ASSERT_EQ(totals[line], total);
+              }
+        }
+}
+
+TEST(Scan, EveryWayToWalk) {
+  for (const std::int64_t n : {1, 2, 9, 33, 70}) {
+    expect_scans<float>(n);
+    expect_scans<double>(n);
+    expect_scans<std::int8_t>(n);
+    expect_scans<std::int64_t>(n);
+  }
+}
+
+TEST(Scan, Nothing) {
+  float number = 3;
+  k::scan_lines<float>({{0, 1}, {1, 1}, {1, 1}, {1, 1}, 4, 1, 1}, &number, &number, nullptr, false);
+  EXPECT_EQ(number, 3);
+  k::sum_lines<float>({{1, 1}, {1, 1}, {1, 1}, {1, 1}, 0, 1, 1}, nullptr, &number);
+  EXPECT_EQ(number, 0);
+}
+
+}  // namespace

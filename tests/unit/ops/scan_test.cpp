@@ -1,0 +1,58 @@
+#include "../../support/untyped.hpp"
+
+#include <tessera/graph/print.hpp>
+#include <tessera/ops/scan.hpp>
+
+namespace ts = tessera;
+using namespace oracle;
+
+namespace {
+
+const Array x = random_array({3, 5}, 1);
+
+template <class... Args, class F> Array apply(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments).at(0);
+}
+
+TEST(Scan, Cumsum) {
+  const auto plain = [](const auto& v) { return ts::cumsum<-1>(v * v); };
+  const auto before = [](const auto& v) { return ts::cumsum<0, ts::Scan{.exclusive = true}>(v); };
+  const auto after = [](const auto& v) { return ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(v); };
+  const Array sums = apply<Float<2>>(plain, {x}), tops = apply<Float<2>>(before, {x}),
+              rest = apply<Float<2>>(after, {x});
+  for (std::int64_t i = 0; i < 3; ++i) {
+    double sum = 0, left = 0;
+    for (std::int64_t j = 0; j < 5; ++j) {
+      sum += x.at({i, j}) * x.at({i, j});
+      EXPECT_DOUBLE_EQ(sums.at({i, j}), sum);
+      EXPECT_DOUBLE_EQ(rest.at({i, 4 - j}), left);
+      left += x.at({i, 4 - j});
+    }
+  }
+  EXPECT_EQ(tops.at({0, 3}), 0);
+  EXPECT_EQ(tops.at({1, 3}), x.at({0, 3}));
+  EXPECT_EQ(tops.at({2, 3}), x.at({0, 3}) + x.at({1, 3}));
+  check_gradient<Float<2>>(plain, {x});
+  check_gradient<Float<2>>(before, {x});
+  check_gradient<Float<2>>(after, {x});
+}
+
+TEST(Scan, Text) {
+  const auto f = [](const auto& v) { return ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(v); };
+  const Program program = trace<decltype(f), Float<2>>();
+  EXPECT_NE(ts::text_of(program.view()).find("cumsum[1, reverse, exclusive] f32[?,?] (%0)"), std::string::npos)
+      << ts::text_of(program.view());
+}
+
+TEST(Scan, OfOneElement) {
+  const Array column = random_array({3, 1}, 2);
+  const auto whole = [](const auto& v) { return ts::cumsum<1>(ts::sum<1>(v, ts::keepdims)); };
+  EXPECT_EQ((trace<decltype(whole), Float<2>>().count(Op::cumsum)), 0);
+  const auto before = [](const auto& v) {
+    return ts::cumsum<1, ts::Scan{.exclusive = true}>(ts::sum<1>(v, ts::keepdims)) + v;
+  };
+  const Array out = apply<Float<2>>(before, {column});
+  for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(out.at({i, 0}), column.at({i, 0}));
+}
+
+}  // namespace

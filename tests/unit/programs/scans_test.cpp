@@ -1,0 +1,28 @@
+#include "check.hpp"
+
+namespace ts = tessera;
+using namespace programs;
+
+TEST(Programs, CumulativeSums) {
+  constexpr auto f = [](const auto& floats, const auto& integers) {
+    const auto& [x, y, w] = floats;  // [a, b, c], [m], [c, a]
+    const auto middle = ts::cumsum<1>(x), last = ts::cumsum<-1, ts::Scan{.reverse = true}>(x * 0.5);
+    const auto first = ts::cumsum<0, ts::Scan{.exclusive = true}>(ts::transpose<2, 0, 1>(x));
+    const auto both = ts::cumsum<2, ts::Scan{.reverse = true, .exclusive = true}>(middle);
+    const auto vector = ts::cumsum<0>(y);
+    const auto partial = ts::cumsum<0>(ts::matmul(x, w)) * 0.5;
+    return std::tuple(energy(middle, last, first, both, vector, partial), middle, last, first, both, vector, partial,
+                      ts::cumsum<1>(integers), ts::cumsum<0, ts::Scan{.reverse = true}>(integers));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>>(
+      with_gradient(f),
+      {.arguments = {values("abc"), values("m"), values("ca"), values<std::int8_t>("ij", -3, 3)}, .may_be_empty = true},
+      71);
+}
+
+// Lines enough to be cut apart, and to be scanned side by side.
+TEST(Programs, LongCumulativeSums) {
+  constexpr auto f = [](const auto& x) { return std::tuple(ts::cumsum<0>(x), ts::cumsum<1>(ts::transpose<1, 0>(x))); };
+  expect_equal_on_all_meshes<Tensor<2>>(
+      f, {.arguments = {values("ij")}, .cases = 6, .extents = {{'i', {999, 1500}}, {'j', {33, 48, 90}}}}, 72);
+}
