@@ -1,7 +1,6 @@
 #ifndef TESSERA_MESH_DEVICE_ORDER_HPP
 #define TESSERA_MESH_DEVICE_ORDER_HPP
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -37,10 +36,10 @@ struct KeptIds {
 
 /// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
 inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
-  static std::atomic<const KeptIds*> first{nullptr};
+  static const KeptIds* first = nullptr;  // shared among threads
   std::uint64_t hash = count;
   for (std::size_t i = 0; i < count; ++i) hash = hash_mix(hash, static_cast<std::uint64_t>(ids[i]));
-  const KeptIds* head = first.load(std::memory_order_acquire);
+  const KeptIds* head = __atomic_load_n(&first, __ATOMIC_ACQUIRE);
   for (const KeptIds* kept = head; kept; kept = kept->next) {
     if (kept->hash != hash || kept->count != count) continue;
     std::size_t i = 0;
@@ -49,7 +48,8 @@ inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) 
   }
   auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
   for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
-  while (!first.compare_exchange_weak(kept->next, kept, std::memory_order_acq_rel)) {
+  const KeptIds* made = kept;
+  while (!__atomic_compare_exchange(&first, &kept->next, &made, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
   return kept->ids;
 }
