@@ -43,6 +43,10 @@ void hybrid() {
   const ts::Mesh pods =
       ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}}, ts::Torus{{2, 2, 1}, 2});
   std::cout << pods.text() << " " << ts::logical_mesh_text(pods) << "\n";
+
+  const ts::Mesh shared =  // model on a dim and a half
+      ts::hybrid_mesh({.inner = {2, 8}, .axes = {"data", "model"}, .split_dims = true}, ts::Torus{{4, 4}, 1});
+  std::cout << shared.text() << "\n";
 }
 
 void specs() {

@@ -11,82 +11,34 @@
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/torus.hpp>
 
 namespace tessera {
 
-/// Most dims of the network inside a slice, such as x, y, z and the core of a chip.
-inline constexpr int max_torus_dims = 4;
-
 /// Where a device is: its slice, and its place in the torus of the slice.
 struct DevicePlace {
-  InlineVector<std::int32_t, max_torus_dims> coordinates;
+  TorusDims coordinates;
   std::int32_t slice = 0;
 };
 
 /// Slices of one shape whose devices are numbered slice by slice, and in a slice with the first dim fastest, as TPUs
 /// number them. `{{2, 2, 1}, 2}` is two slices of 2x2x1.
 struct Torus {
-  InlineVector<std::int32_t, max_torus_dims> dims;
+  TorusDims dims;
   std::int32_t slices = 1;
 };
 
 /// Shapes of a hybrid mesh, one entry an axis, least talkative axis first: `inner` is laid on the fast network of each
-/// slice (ICI), `outer` over the slices (DCN). Without names the axes are 0, 1, ...
+/// slice (ICI), `outer` over the slices (DCN). Without names the axes are 0, 1, ... With `split_dims` a dim of the torus
+/// may be shared among axes, where whole dims don't make them up.
 struct HybridShape {
   std::vector<std::int32_t> inner;
   std::vector<std::int32_t> outer{};
   std::vector<Name> axes{};
+  bool split_dims = false;
 };
 
 namespace detail {
-
-inline std::string product_text(const std::int32_t* sizes, std::size_t count) {
-  std::string out;
-  for (std::size_t i = 0; i < count; ++i) out += concat_text(i ? "x" : "", sizes[i]);
-  return out;
-}
-
-/// For each axis of `shape`, last first, the dims of the torus that it is laid on: as many as possible whose sizes
-/// multiply to the axis, and of those the first. This is the assignment of JAX's mesh_utils.
-inline std::vector<std::vector<int>> lay_on_torus(const std::vector<std::int32_t>& shape,
-                                                  const InlineVector<std::int32_t, max_torus_dims>& dims) {
-  std::vector<std::vector<int>> laid(shape.size());
-  const auto rank = static_cast<unsigned>(dims.size());
-  unsigned taken = 0;
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    unsigned best = 0;
-    int most = 0;
-    for (unsigned mask = 1; mask < 1u << rank; ++mask) {
-      if (mask & taken) continue;
-      std::int64_t product = 1;
-      int count = 0;
-      // Dims first to last, major first: the set that comes first among those of its size is largest.
-      unsigned order = 0;
-      for (unsigned dim = 0; dim < rank; ++dim) {
-        order = order << 1 | (mask >> dim & 1);
-        if (!(mask >> dim & 1)) continue;
-        product *= dims[dim];
-        ++count;
-      }
-      unsigned best_order = 0;
-      for (unsigned dim = 0; dim < rank; ++dim) best_order = best_order << 1 | (best >> dim & 1);
-      if (product != shape[axis] || count > 3) continue;
-      if (count > most || (count == most && order > best_order)) {
-        best = mask;
-        most = count;
-      }
-    }
-    if (most == 0 && shape[axis] > 1)
-      fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", axis, " of size ", shape[axis],
-           ": no free dims of the torus ", product_text(dims.data(), dims.size()),
-           " multiply to it; axes are laid out last first, and over whole dims: a dim that several share is written as "
-           "several, a Torus of 4 as one of 2,2");
-    taken |= best;
-    for (unsigned dim = 0; dim < rank; ++dim)
-      if (best >> dim & 1) laid[axis].push_back(static_cast<int>(dim));
-  }
-  return laid;
-}
 
 /// The shape with its checks: outer of ones where it is left out. Gives the sizes of the whole mesh.
 inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice) {
@@ -130,7 +82,7 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 /// slices first, then over dims of the torus, so that the last axes get the fastest links. Device ids are not laid
 /// row-major. The shape is the product of inner and outer shape, axis by axis. Takes neither time nor memory per
 /// device. Errors: `mesh_devices` for an outer shape of a single slice, for devices or slices that are not as many as
-/// the shapes say, and for an axis that no dims of the torus make up; `mesh_axis` for shapes and names that don't
+/// the shapes say, and for an axis that no whole dims of the torus make up, unless `split_dims` is set; `mesh_axis` for shapes and names that don't
 /// match.
 ///
 ///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
@@ -145,20 +97,19 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
   if (torus.slices < 1 || torus.slices > INT32_MAX / in_slice)
     fail(errc::mesh_devices, "[hybrid_mesh] slices: ", torus.slices);
   const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice);
-  const auto laid = detail::lay_on_torus(shape.inner, torus.dims);
-  DigitList digits;
+  const detail::TorusParts laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims);
+  std::vector<Digit> digits;
   std::int64_t slices = torus.slices;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
     slices /= shape.outer[axis];
-    if (shape.outer[axis] > 1) digits.push_back({shape.outer[axis], static_cast<std::int32_t>(slices * in_slice)});
-    for (int dim : laid[axis]) {
-      std::int32_t stride = 1;
-      for (int faster = 0; faster < dim; ++faster) stride *= torus.dims[static_cast<std::size_t>(faster)];
-      const std::int32_t size = torus.dims[static_cast<std::size_t>(dim)];
-      if (size > 1) digits.push_back({size, stride});
+    digits.push_back({shape.outer[axis], static_cast<std::int32_t>(slices * in_slice)});
+    for (const detail::TorusPart& part : laid[axis]) {
+      std::int32_t stride = part.step;
+      for (int faster = 0; faster < part.dim; ++faster) stride *= torus.dims[static_cast<std::size_t>(faster)];
+      digits.push_back({part.size, stride});
     }
   }
-  return Mesh(axes, DeviceOrder::of_digits(digits));
+  return Mesh(axes, detail::order_of(digits));
 }
 
 /// The same for devices at explicit places, in the order of their ids. Slices may be numbered and placed anyhow, as
@@ -169,7 +120,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
   const std::size_t rank = devices[0].coordinates.size();
   struct Slice {
     std::int32_t index;
-    InlineVector<std::int32_t, max_torus_dims> low, high;
+    TorusDims low, high;
     std::vector<std::int32_t> ids;  // row-major over the box
   };
   std::vector<Slice> slices;  // ascending
@@ -188,7 +139,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
       if (place > slices[at].high[dim]) slices[at].high[dim] = place;
     }
   }
-  InlineVector<std::int32_t, max_torus_dims> dims;
+  TorusDims dims;
   std::int64_t in_slice = 1;
   for (std::size_t dim = 0; dim < rank; ++dim) {
     const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
@@ -220,7 +171,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
     held = static_cast<std::int32_t>(id);
   }
   const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
-  const auto laid = detail::lay_on_torus(shape.inner, dims);
+  const detail::TorusParts laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims);
 
   // The order on a row-major torus, whose positions then stand for ids.
   std::vector<std::int32_t> ids(devices.size());
@@ -229,11 +180,11 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
     std::int64_t slice = 0, slice_stride = 1, place = 0;
     for (std::size_t axis = shape.inner.size(); axis-- > 0;) {
       for (std::size_t i = laid[axis].size(); i-- > 0;) {
-        const auto dim = static_cast<std::size_t>(laid[axis][i]);
-        std::int64_t stride = 1;
-        for (std::size_t minor = dim + 1; minor < rank; ++minor) stride *= dims[minor];
-        place += rest % dims[dim] * stride;
-        rest /= dims[dim];
+        const detail::TorusPart& part = laid[axis][i];
+        std::int64_t stride = part.step;
+        for (std::size_t minor = static_cast<std::size_t>(part.dim) + 1; minor < rank; ++minor) stride *= dims[minor];
+        place += rest % part.size * stride;
+        rest /= part.size;
       }
       slice += rest % shape.outer[axis] * slice_stride;
       rest /= shape.outer[axis];
