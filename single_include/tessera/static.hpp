@@ -3,9 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <array>
-#include <atomic>
 #include <bit>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -1414,10 +1412,10 @@ struct KeptIds {
 
 /// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
 inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
-  static std::atomic<const KeptIds*> first{nullptr};
+  static const KeptIds* first = nullptr;  // shared among threads
   std::uint64_t hash = count;
   for (std::size_t i = 0; i < count; ++i) hash = hash_mix(hash, static_cast<std::uint64_t>(ids[i]));
-  const KeptIds* head = first.load(std::memory_order_acquire);
+  const KeptIds* head = __atomic_load_n(&first, __ATOMIC_ACQUIRE);
   for (const KeptIds* kept = head; kept; kept = kept->next) {
     if (kept->hash != hash || kept->count != count) continue;
     std::size_t i = 0;
@@ -1426,7 +1424,8 @@ inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) 
   }
   auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
   for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
-  while (!first.compare_exchange_weak(kept->next, kept, std::memory_order_acq_rel)) {
+  const KeptIds* made = kept;
+  while (!__atomic_compare_exchange(&first, &kept->next, &made, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
   return kept->ids;
 }
@@ -3507,15 +3506,16 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
   virtual ~RefCounted() = default;
 
-  void retain() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  // The operations of the compilers: <atomic> would cost each unit a tenth of a second.
+  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
   void release() noexcept {
     // The last owner need not count down: nobody is left to add a reference.
-    if (unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
   }
-  bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
+  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
 
  private:
-  std::atomic<int> count_{0};
+  int count_ = 0;
 };
 
 /// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
@@ -9882,33 +9882,34 @@ struct GraphShapes {
 
 namespace detail {
 
-/// Functions of numbers that can't be folded by the compiler. They never decide a shape.
+/// Functions of numbers that can't be folded by the compiler. They never decide a shape. <cmath> would cost each unit a
+/// tenth of a second.
 inline double run_time_number(Op op, double a, double b) {
   switch (op) {
     case Op::exp:
-      return std::exp(a);
+      return __builtin_exp(a);
     case Op::log:
-      return std::log(a);
+      return __builtin_log(a);
     case Op::sqrt:
-      return std::sqrt(a);
+      return __builtin_sqrt(a);
     case Op::rsqrt:
-      return 1 / std::sqrt(a);
+      return 1 / __builtin_sqrt(a);
     case Op::tanh:
-      return std::tanh(a);
+      return __builtin_tanh(a);
     case Op::sigmoid:
-      return 1 / (1 + std::exp(-a));
+      return 1 / (1 + __builtin_exp(-a));
     case Op::relu:
       return a > 0 ? a : 0;
     case Op::gelu:
-      return a / 2 * (1 + std::tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
+      return a / 2 * (1 + __builtin_tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
     case Op::silu:
-      return a / (1 + std::exp(-a));
+      return a / (1 + __builtin_exp(-a));
     case Op::sign:
       return a > 0 ? 1 : a < 0 ? -1 : 0;
     case Op::logical_not:
       return a == 0;
     case Op::pow:
-      return std::pow(a, b);
+      return __builtin_pow(a, b);
     case Op::equal:
       return a == b;
     case Op::not_equal:

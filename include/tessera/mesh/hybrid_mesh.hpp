@@ -29,8 +29,8 @@ struct Torus {
 };
 
 /// Shapes of a hybrid mesh, one entry an axis, least talkative axis first: `inner` is laid on the fast network of each
-/// slice (ICI), `outer` over the slices (DCN). Without names the axes are 0, 1, ... With `split_dims` a dim of the torus
-/// may be shared among axes, where whole dims don't make them up.
+/// slice (ICI), `outer` over the slices (DCN). Without names the axes are 0, 1, ... With `split_dims` a dim of the
+/// torus may be shared among axes, where whole dims don't make them up.
 struct HybridShape {
   std::vector<std::int32_t> inner;
   std::vector<std::int32_t> outer{};
@@ -82,8 +82,8 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 /// slices first, then over dims of the torus, so that the last axes get the fastest links. Device ids are not laid
 /// row-major. The shape is the product of inner and outer shape, axis by axis. Takes neither time nor memory per
 /// device. Errors: `mesh_devices` for an outer shape of a single slice, for devices or slices that are not as many as
-/// the shapes say, and for an axis that no whole dims of the torus make up, unless `split_dims` is set; `mesh_axis` for shapes and names that don't
-/// match.
+/// the shapes say, and for an axis that no whole dims of the torus make up, unless `split_dims` is set; `mesh_axis` for
+/// shapes and names that don't match.
 ///
 ///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
 ///                                           ts::Torus{{2, 2, 1}, 2});

@@ -131,8 +131,9 @@ inline TorusParts lay_on_torus(const std::vector<std::int32_t>& shape, const Tor
   const int missing = lay_on_whole_dims(shape, dims, laid);
   if (missing < 0) return laid;
   if (!split_dims)
-    fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", missing, " of size ", shape[static_cast<std::size_t>(missing)],
-         ": no free dims of the torus ", product_text(dims.data(), dims.size()),
+    fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", missing, " of size ",
+         shape[static_cast<std::size_t>(missing)], ": no free dims of the torus ",
+         product_text(dims.data(), dims.size()),
          " multiply to it; axes are laid out last first, and over whole dims, unless .split_dims = true lets several "
          "share one");
   return lay_on_parts_of_dims(shape, dims);

@@ -139,7 +139,8 @@ std::vector<int> mesh_of_parts(const Torus& torus, const std::vector<std::vector
     for (std::size_t a = axes; a-- > 0; rest /= sizes[a]) index[a] = rest % sizes[a];
     std::vector<std::vector<std::int64_t>> digit(parts.size(), std::vector<std::int64_t>(axes));
     for (std::size_t a = 0; a < axes; ++a)
-      for (std::size_t dim = parts.size(); dim-- > 0; index[a] /= parts[dim][a]) digit[dim][a] = index[a] % parts[dim][a];
+      for (std::size_t dim = parts.size(); dim-- > 0; index[a] /= parts[dim][a])
+        digit[dim][a] = index[a] % parts[dim][a];
     std::int64_t id = 0, stride = 1;
     for (std::size_t dim = 0; dim < parts.size(); ++dim) {
       std::int64_t place = 0;
@@ -154,7 +155,8 @@ std::vector<int> mesh_of_parts(const Torus& torus, const std::vector<std::vector
 
 std::vector<int> devices_of(const Mesh& mesh) {
   std::vector<int> devices;
-  for (std::int64_t i = 0; i < mesh.size(); ++i) devices.push_back(mesh.order().empty() ? static_cast<int>(i) : mesh.order()[i]);
+  for (std::int64_t i = 0; i < mesh.size(); ++i)
+    devices.push_back(mesh.order().empty() ? static_cast<int>(i) : mesh.order()[i]);
   return devices;
 }
 
@@ -165,16 +167,16 @@ TEST(HybridMeshTest, DimsAreSplitAsInTheReference) {
     std::vector<std::int32_t> shape;
     std::vector<std::vector<int>> parts;  // of each dim, by axis
   };
-  for (const Row& row : {Row{{{4, 4, 4}, 1}, {2, 1, 32}, {{1, 1, 4}, {1, 1, 4}, {2, 1, 2}}},
-                         Row{{{4, 4, 4}, 1}, {8, 8, 1}, {{1, 4, 1}, {2, 2, 1}, {4, 1, 1}}},
-                         Row{{{4, 4, 8}, 1}, {2, 2, 8, 4}, {{1, 1, 1, 4}, {2, 2, 1, 1}, {1, 1, 8, 1}}},
-                         Row{{{4, 4, 8}, 1}, {2, 4, 1, 16}, {{1, 1, 1, 4}, {1, 1, 1, 4}, {2, 4, 1, 1}}},
-                         Row{{{4, 8, 8}, 1}, {1, 128, 2}, {{1, 2, 2}, {1, 8, 1}, {1, 8, 1}}},
-                         Row{{{8, 8, 1}, 1}, {2, 1, 32, 1}, {{1, 1, 8, 1}, {2, 1, 4, 1}, {1, 1, 1, 1}}},
-                         Row{{{4, 4, 4}, 1}, {2, 2, 16}, {{1, 1, 4}, {1, 1, 4}, {2, 2, 1}}},
-                         Row{{{4, 4, 4}, 1}, {4, 2, 8}, {{1, 1, 4}, {1, 2, 2}, {4, 1, 1}}},
-                         Row{{{8, 8}, 1}, {2, 4, 8}, {{1, 1, 8}, {2, 4, 1}}},
-                         Row{{{12, 2}, 1}, {3, 8}, {{3, 4}, {1, 2}}}}) {
+  for (const Row& row :
+       {Row{{{4, 4, 4}, 1}, {2, 1, 32}, {{1, 1, 4}, {1, 1, 4}, {2, 1, 2}}},
+        Row{{{4, 4, 4}, 1}, {8, 8, 1}, {{1, 4, 1}, {2, 2, 1}, {4, 1, 1}}},
+        Row{{{4, 4, 8}, 1}, {2, 2, 8, 4}, {{1, 1, 1, 4}, {2, 2, 1, 1}, {1, 1, 8, 1}}},
+        Row{{{4, 4, 8}, 1}, {2, 4, 1, 16}, {{1, 1, 1, 4}, {1, 1, 1, 4}, {2, 4, 1, 1}}},
+        Row{{{4, 8, 8}, 1}, {1, 128, 2}, {{1, 2, 2}, {1, 8, 1}, {1, 8, 1}}},
+        Row{{{8, 8, 1}, 1}, {2, 1, 32, 1}, {{1, 1, 8, 1}, {2, 1, 4, 1}, {1, 1, 1, 1}}},
+        Row{{{4, 4, 4}, 1}, {2, 2, 16}, {{1, 1, 4}, {1, 1, 4}, {2, 2, 1}}},
+        Row{{{4, 4, 4}, 1}, {4, 2, 8}, {{1, 1, 4}, {1, 2, 2}, {4, 1, 1}}},
+        Row{{{8, 8}, 1}, {2, 4, 8}, {{1, 1, 8}, {2, 4, 1}}}, Row{{{12, 2}, 1}, {3, 8}, {{3, 4}, {1, 2}}}}) {
     const HybridShape shape{.inner = row.shape, .split_dims = true};
     EXPECT_EQ(devices_of(hybrid_mesh(shape, row.torus)), mesh_of_parts(row.torus, row.parts));
     EXPECT_EQ(hybrid_mesh(shape, places_of(row.torus)), hybrid_mesh(shape, row.torus));
@@ -185,8 +187,8 @@ TEST(HybridMeshTest, DimsAreSplitAsInTheReference) {
             hybrid_mesh({.inner = {4, 8}, .outer = {2, 1}}, Torus{{4, 8}, 2}));
 }
 
-// Every shape of three axes on many tori: each device is there once, and the devices of the last axes together are a box
-// of the torus, whatever the places along the others.
+// Every shape of three axes on many tori: each device is there once, and the devices of the last axes together are a
+// box of the torus, whatever the places along the others.
 TEST(HybridMeshTest, AxesThatShareDimsAreContiguous) {
   int shared = 0;
   for (const Torus& torus : {Torus{{16}, 1}, Torus{{4, 4}, 1}, Torus{{8, 2, 1}, 1}, Torus{{2, 3, 4}, 1},
@@ -213,7 +215,8 @@ TEST(HybridMeshTest, AxesThatShareDimsAreContiguous) {
             std::vector<std::int32_t> low(torus.dims.size(), count), high(torus.dims.size(), -1);
             for (std::int32_t i = first; i < first + run; ++i)
               for (std::size_t dim = 0; dim < torus.dims.size(); ++dim) {
-                const std::int32_t at = places[static_cast<std::size_t>(devices[static_cast<std::size_t>(i)])].coordinates[dim];
+                const std::int32_t at =
+                    places[static_cast<std::size_t>(devices[static_cast<std::size_t>(i)])].coordinates[dim];
                 low[dim] = std::min(low[dim], at);
                 high[dim] = std::max(high[dim], at);
               }
