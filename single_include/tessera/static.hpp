@@ -5955,9 +5955,9 @@ inline constexpr RowEntry elementwise_rows[] = {
                            [](Gradient& r) {  // the tanh form: x/2 (1 + tanh(c (x + k x^3)))
                              constexpr double c = 0.79788456080286535588, k = 0.044715;
                              Value x = r.x(0), x2 = x * x;
-                             Value t = build::unary(Op::tanh, (x + x * x2 * k) * c);
-                             Value slope = (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * ((x2 * (3 * k) + 1.0) * c);
-                             r.add(0, r.g() * slope);
+                             Value t = build::unary(Op::tanh, x * (x2 * (c * k) + c));
+                             Value rest = (1.0 - t * t) * x * (x2 * (1.5 * c * k) + 0.5 * c);
+                             r.add(0, r.g() * (t * 0.5 + 0.5 + rest));
                            }, 22)},
     {Op::silu, elementwise("silu", 1, Linearity::no,
                            [](Gradient& r) {

@@ -112,7 +112,17 @@ template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x
 #endif
 }
 
-/// 1 / d for d in [1, 2^100], to half an ulp or a little more: a division is several times the price.
+/// x * 2^n for whole n, where x, 2^n and the result are normal numbers.
+template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
+#if defined(__AVX512F__)
+  return scale<T>(x, n);
+#else
+  const xsimd::batch<T> round(Format<T>::round);
+  return from_bits<T>(bits_of<T>(x) + (bits_of<T>(n + round) << Format<T>::mantissa));
+#endif
+}
+
+/// 1 / d for d in [1, 2^126], to half an ulp or a little more: a division is several times the price.
 template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<T>& d) {
   const xsimd::batch<T> one(T(1));
 #if defined(__AVX512F__)
@@ -149,28 +159,30 @@ template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) 
   return scale<T>(q + Batch(T(1)), n);
 }
 
-/// exp(x) for x <= 0, of a lowest value that is normal below that.
+/// exp(x) for x <= 0. Of float, 2^64 times that for x below exp_normal, and no less than of -120: always a normal
+/// number, since an operation that makes a denormal one costs some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
-  xsimd::batch<T> n;
-  const xsimd::batch<T> q = split_exp<T>(xsimd::max(xsimd::batch<T>(Format<T>::exp_normal), x), n);
-  return scale<T>(q + xsimd::batch<T>(T(1)), n);
+  using Batch = xsimd::batch<T>;
+  Batch n;
+  if constexpr (std::is_same_v<T, float>) {
+    const Batch q = split_exp<T>(xsimd::max(Batch(-120.0f), x), n);
+    return scale<T>(q + Batch(1.0f), xsimd::select(x < Batch(Format<T>::exp_normal), n + Batch(64.0f), n));
+  } else {
+    const Batch q = split_exp<T>(xsimd::max(Batch(Format<T>::exp_normal), x), n);
+    return scale<T>(q + Batch(T(1)), n);
+  }
 }
 
-/// x exp(p) for p below exp_normal and x below p / 10, or 1. An operation that makes a denormal number costs some
-/// hundred cycles, so such results are counted in units of the least one, which addition to a large number rounds to.
-TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& p) {
+/// x power / 2^64, where that is denormal or little more, for a power of at least 2^-110 and x of no more than some
+/// hundreds where the power is so low. Results are counted in units of the least number, which addition to a large one
+/// rounds to.
+TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& power) {
   using Batch = xsimd::batch<float>;
   const Batch most(8388608.0f);  // units in the least normal number
-  Batch n;
-  const Batch q = split_exp<float>(xsimd::max(Batch(-180.0f), p), n);
-  const Batch scaled = xsimd::max(x, Batch(-256.0f)) * (q + Batch(1.0f));
-  const Batch units = scale<float>(magnitude<float>(scaled), n + Batch(149.0f));
+  const Batch units = magnitude<float>(xsimd::max(x, Batch(-256.0f)) * power) * Batch(0x1p+85f);
   const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
   const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
   return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
-}
-TESSERA_INLINE xsimd::batch<double> faded(const xsimd::batch<double>& x, const xsimd::batch<double>& p) {
-  return x * exp<double>(p);
 }
 
 /// exp(x) for x <= 0, and 0 where that would be denormal: making such a number costs some hundred cycles.
@@ -244,7 +256,33 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x
   const Batch e = decay<T>(p | Batch(T(-0.0)));
   const Batch result = xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
   const auto fades = p < Batch(Format<T>::exp_normal);
-  return xsimd::any(fades) ? xsimd::select(fades, faded(x, p), result) : result;
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::any(fades) ? xsimd::select(fades, faded(x, e), result) : result;
+  else
+    return xsimd::any(fades) ? xsimd::select(fades, x * exp<T>(p), result) : result;
+}
+
+/// The tanh form of gelu, x / (1 + exp(-p)).
+template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  // sqrt(8 / pi), and that times 0.044715: a product of rounded factors would be off by more than its own rounding.
+  constexpr double linear = 1.5957691216057307, cubic = 0.07135481627260025;
+  if constexpr (std::is_same_v<T, float>) {
+    // p is rounded itself, so exp(-p) = 2^n 2^f with f in [-1/2, 1/2] loses nothing by a power of two. Operations are
+    // what counts: exp(-p) may be large, since nothing cancels in 1 + exp(-p).
+    constexpr double log2_e = 1.4426950408889634;
+    const Batch log2 = x * simd::fma<T>(x * x, Batch(T(-cubic * log2_e)), Batch(T(-linear * log2_e)));
+    const Batch bounded = xsimd::min(Batch(173.0f), xsimd::max(Batch(-60.0f), log2));
+    const Batch n = (bounded + Batch(Format<T>::round)) - Batch(Format<T>::round);
+    const Batch power = polynomial<T>(bounded - n, 1.0000001f, 0.693146944f, 0.240221202f, 0.0555071309f,
+                                      0.00967554096f, 0.00132764725f);  // within 1.3 half units
+    const auto fades = bounded > Batch(125.0f);
+    const Batch divisor = scale_normal<T>(power, xsimd::select(fades, n - Batch(64.0f), n)) + Batch(1.0f);
+    const Batch inverse = reciprocal<T>(divisor), result = x * inverse;
+    return xsimd::any(fades) ? xsimd::select(fades, faded(x, inverse), result) : result;
+  } else {
+    return gated<T>(x, x * simd::fma<T>(x * x, Batch(T(cubic)), Batch(T(linear))));
+  }
 }
 
 /// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
@@ -307,15 +345,7 @@ template <class T> TESSERA_INLINE Lanes<T> sigmoid(const Lanes<T>& x) {
 
 /// The tanh form: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
 template <class T> TESSERA_INLINE Lanes<T> gelu(const Lanes<T>& x) {
-  return simd::each_part(
-      [](const auto& a) TESSERA_INLINE_LAMBDA {
-        using Batch = xsimd::batch<T>;
-        // sqrt(8 / pi), and that times 0.044715: a product of rounded factors would be off by more than its own
-        // rounding.
-        constexpr T linear = T(1.5957691216057307), cubic = T(0.07135481627260025);
-        return simd::gated<T>(a, a * simd::fma<T>(a * a, Batch(cubic), Batch(linear)));
-      },
-      x);
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gelu<T>(a); }, x);
 }
 
 /// x / (1 + exp(-x)).
