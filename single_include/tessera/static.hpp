@@ -481,8 +481,11 @@ enum class Op : std::uint8_t {
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
   cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
-  gather,     ///< rows of a table at integer indices: embedding lookup
-  scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
+  argsort,    ///< the indices that put one dim in order, the first so many of them
+  take_along,      ///< elements along one dim at integer indices of the same rank
+  put_along,       ///< elements added along one dim at such indices, shaped like the third operand: its gradient
+  gather,          ///< rows of a table at integer indices: embedding lookup
+  scatter,         ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values
@@ -695,7 +698,7 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent, iota and cumsum are about.
+/// The one dim that slice, pad, concat, extent, iota, scans and sorts are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -716,6 +719,16 @@ struct Scan {
     return labels;
   }
 };
+
+/// Which elements come first. NaN comes last in both.
+enum class Order : std::int8_t { ascending, descending };
+
+constexpr Order order_of(const Node& argsort) { return static_cast<Order>(argsort.labels[1]); }
+constexpr Labels pack_order(int dim, Order order) {
+  Labels labels = pack_dim(dim);
+  labels[1] = static_cast<std::int8_t>(order);
+  return labels;
+}
 
 /// The mesh axis that a size or a permutation is about: its name.
 constexpr Labels pack_axis(const Name& name) {
@@ -2267,6 +2280,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   scan,         ///< cumsum
+  sort,         ///< finds, takes and puts elements along one dim
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
@@ -2452,6 +2466,9 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       const Scan scan = Scan::of(node);
       return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
     }
+    case OpKind::sort:
+      return concat_text(dim_of(node),
+                         node.op == Op::argsort && order_of(node) == Order::descending ? ", descending" : "");
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
       return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
@@ -4476,6 +4493,8 @@ class GraphVerifier {
       case OpKind::scan:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
+      case OpKind::sort:
+        return check_sort(id);
       case OpKind::attention:
         return check_attention(id);
       case OpKind::control:
@@ -4623,6 +4642,22 @@ class GraphVerifier {
     return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
                ? Rule{}
                : "rows have the dims of the indices and of a row";
+  }
+
+  constexpr Rule check_sort(int id) const {
+    const Node &node = graph_[id], &from = x(id, 0);
+    const int dim = dim_of(node);
+    if (dim < 0 || dim >= node.rank) return "the dim is one of the rank";
+    const bool finds = node.op == Op::argsort;
+    for (int i = 0; i < (finds ? 1 : node.arity); ++i)
+      if (x(id, i).rank != node.rank || ((x(id, i).unit ^ node.unit) & ~(1u << dim)) != 0)
+        return "only the extent of one dim changes";
+    const DType index = finds ? node.dtype : x(id, 1).dtype;
+    if (index != DType::i32 && index != DType::i64) return "indices are integers";
+    if (finds) return node.arity == 1 || (node.arity == 2 && is_size(id, 1)) ? Rule{} : "how many is a number";
+    if (node.op == Op::put_along && !build::same_static_shape(node, x(id, 2)))
+      return "the result has the shape of the third operand";
+    return node.dtype == from.dtype ? Rule{} : "elements keep their type";
   }
 
   constexpr Rule check_attention(int id) const {
@@ -5514,7 +5549,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
-    const bool size = row.kind == OpKind::layout && x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
+    const bool size = (row.kind == OpKind::layout || row.kind == OpKind::sort) && x.rank == 0 &&
+                      x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.op == Op::constant) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
@@ -6639,6 +6675,102 @@ inline constexpr RowEntry scan_rows[] = {
 
 #endif
 
+// ---- tessera/ops/sort_rows.hpp
+
+#ifndef TESSERA_OPS_SORT_ROWS_HPP
+#define TESSERA_OPS_SORT_ROWS_HPP
+
+namespace tessera::build {
+
+/// The indices that put a dim in order: all of them, or the first `count` where that is given.
+constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
+  const bool all = count.module == nullptr;
+  Node made{
+      .op = Op::argsort, .dtype = type, .rank = x.node().rank, .unit = x.node().unit, .labels = pack_order(dim, order)};
+  if (!all && count.is_number(1))
+    made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  else if (!all)
+    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  const std::int32_t operands[] = {x.id, count.id};
+  return x.make(made, operands, all ? 1 : 2);
+}
+constexpr Value take_along(Value x, int dim, Value indices) {
+  return x.make({.op = Op::take_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = indices.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id});
+}
+constexpr Value put_along(Value x, int dim, Value indices, Value like) {
+  return x.make({.op = Op::put_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = like.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+constexpr Shape argsort_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
+    fail_shapes(c, "more elements along the dim than i32 counts");
+  if (c.node().arity == 1) return shape;
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  extent = c.number(1);
+  return shape;
+}
+
+constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
+  for (std::size_t d = 0; d < table.size(); ++d)
+    if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
+      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
+}
+
+inline constexpr RowEntry sort_rows[] = {
+    {Op::argsort,
+     {.name = "argsort",
+      .kind = OpKind::sort,
+      .arity = any_arity,
+      .shape = argsort_shape,
+      .sharding = along_dim_sharding}},
+    {Op::take_along,
+     {.name = "take_along",
+      .kind = OpKind::sort,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape =
+          [](const ShapeContext& c) {
+            check_indices(c, c.operand(0), c.operand(1));
+            return c.operand(1);
+          },
+      .sharding = along_dim_sharding,
+      .gradient =
+          [](Gradient& r) {
+            const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+            r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+          },
+      .flops = 0}},
+    {Op::put_along,
+     {.name = "put_along",
+      .kind = OpKind::sort,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = along_dim_sharding,
+      .gradient = [](Gradient& r) { r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1))); },
+      .shape_only = 1u << 2}},
+};
+
+}  // namespace tessera::rows
+
+#endif
+
 // ---- tessera/ops/rows.hpp
 
 #ifndef TESSERA_OPS_ROWS_HPP
@@ -6668,6 +6800,7 @@ constexpr RowTable make_row_table() {
   table.fill(rows::layout_rows);
   table.fill(rows::indexed_rows);
   table.fill(rows::scan_rows);
+  table.fill(rows::sort_rows);
   table.fill(rows::attention_rows);
   table.fill(rows::control_rows);
   return table;
@@ -8151,6 +8284,99 @@ constexpr auto pad(const X& x, const Before& before, const After& after, Here at
 
 #endif
 
+// ---- tessera/ops/sort.hpp
+
+#ifndef TESSERA_OPS_SORT_HPP
+#define TESSERA_OPS_SORT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Order O, class Index> struct ArgsortTag {
+  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                "tessera: indices are std::int32_t or std::int64_t");
+  template <class A, class... Count> using result = Typed<Index, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+  }
+  static constexpr Value emit(Value context, Value x, Value count) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
+  }
+};
+
+template <int Rank, int D> struct TakeAlongTag {
+  template <class A, class Indices> struct result : A {
+    static_assert(
+        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+        "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+    static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = D + x.rank() - Rank;
+    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+      fail(errc::shape_mismatch,
+           "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
+           "it first");
+    return build::take_along(x.at(context.source), dim, indices);
+  }
+};
+
+template <int Rank, int D, Order O> struct SortTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = D + x.rank() - Rank;
+    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
+  }
+};
+
+}  // namespace detail
+
+/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
+/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
+/// shape_mismatch where another dim differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
+/// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argsort(const X& x, Here at = Here::current()) {
+  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
+}
+
+/// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
+/// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
+/// dim instead where one is not split and divides, else by an all_gather; the result lies so too. Other dims may be
+/// split.
+template <int D, Order O = Order::ascending, TensorOperand X>
+constexpr auto sort(const X& x, Here at = Here::current()) {
+  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
+}
+
+/// The largest elements along a dim, and where they stand.
+template <class Values, class Indices> struct TopK {
+  Values values;
+  Indices indices;
+};
+
+/// The k largest elements along one dim, the largest first, equal ones in the order in which they stand, NaN last:
+/// `auto [values, indices] = topk<-1>(x, 5)`. Errors: shape_mismatch for more than the dim has. Communication: as sort.
+template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
+  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
+  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/ops.hpp
 
 #ifndef TESSERA_OPS_OPS_HPP
@@ -8494,6 +8720,13 @@ template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
   template <class... Xs>
   static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
     return ConcatTag<Rank, D>::emit(context, extended(text, xs, all)...);
+  }
+};
+
+template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                              const LocalValue& indices) {
+    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
   }
 };
 
@@ -9140,8 +9373,19 @@ namespace tessera {
 
 /// What runs as one step: a fused group of nodes, or a node of its own.
 /// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention, scan };
-inline constexpr int unit_kinds = 9;
+enum class UnitKind : std::uint8_t {
+  fused,
+  contraction,
+  layout,
+  indexed,
+  random,
+  constraint,
+  repeat,
+  attention,
+  scan,
+  sort
+};
+inline constexpr int unit_kinds = 10;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
@@ -10424,6 +10668,7 @@ class ClaimList {
         });
       }
     }
+    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
@@ -10435,6 +10680,46 @@ class ClaimList {
  private:
   const Links& links_;
   const Mesh& mesh_;
+
+  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
+  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
+  constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
+    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+      const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+      if (links_.factor(link, dim.factors[0]).kind != FactorKind::replicate) continue;
+      const LinkOperand& operand = links_.operand(link, dim.operand);
+      const Sharding& sharding = values.of[static_cast<std::size_t>(operand.node)];
+      const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+      if (priority > max_priority) continue;
+      FactorClaim moved{{}, priority, false, FactorKind::pass, -1, operand.bytes};
+      for (std::uint8_t axis : sharding.dims[static_cast<int>(dim.dim)]) {
+        bool used = moved.axes.contains(axis);
+        for (const FactorClaim& claim : claims) used = used || claim.axes.contains(axis);
+        if (used) continue;
+        std::int64_t size = mesh_.axis_size(axis);
+        for (std::uint8_t earlier : moved.axes) size *= mesh_.axis_size(earlier);
+        if (moved.factor < 0 || links_.factor(link, moved.factor).extent % size != 0) {
+          const std::int8_t next = free_factor(link, mesh_.axis_size(axis), moved.factor);
+          if (next < 0) continue;
+          if (moved.factor >= 0) add(moved);
+          moved.factor = next;
+          moved.axes.clear();
+        }
+        moved.axes.push_back(axis);
+      }
+      if (moved.factor >= 0) add(moved);
+    }
+  }
+  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
+  constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
+    for (int f = 0; f < link.factor_count; ++f) {
+      const LinkFactor& factor = links_.factor(link, f);
+      bool free = f != taken && factor.kind == FactorKind::pass && factor.extent % size == 0;
+      for (const FactorClaim& claim : claims) free = free && claim.factor != f;
+      if (free) return static_cast<std::int8_t>(f);
+    }
+    return -1;
+  }
 
   constexpr void add(const FactorClaim& made) {
     for (FactorClaim& claim : claims) {
@@ -12112,6 +12397,9 @@ class UnitWriter {
         break;
       case OpKind::scan:
         unit.kind = UnitKind::scan;
+        break;
+      case OpKind::sort:
+        unit.kind = UnitKind::sort;
         break;
       case OpKind::constraint:
         unit.kind = UnitKind::constraint;

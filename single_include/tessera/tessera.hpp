@@ -3311,8 +3311,11 @@ enum class Op : std::uint8_t {
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
   cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
-  gather,     ///< rows of a table at integer indices: embedding lookup
-  scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
+  argsort,    ///< the indices that put one dim in order, the first so many of them
+  take_along,      ///< elements along one dim at integer indices of the same rank
+  put_along,       ///< elements added along one dim at such indices, shaped like the third operand: its gradient
+  gather,          ///< rows of a table at integer indices: embedding lookup
+  scatter,         ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values
@@ -3448,7 +3451,7 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent, iota and cumsum are about.
+/// The one dim that slice, pad, concat, extent, iota, scans and sorts are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -3469,6 +3472,16 @@ struct Scan {
     return labels;
   }
 };
+
+/// Which elements come first. NaN comes last in both.
+enum class Order : std::int8_t { ascending, descending };
+
+constexpr Order order_of(const Node& argsort) { return static_cast<Order>(argsort.labels[1]); }
+constexpr Labels pack_order(int dim, Order order) {
+  Labels labels = pack_dim(dim);
+  labels[1] = static_cast<std::int8_t>(order);
+  return labels;
+}
 
 /// The mesh axis that a size or a permutation is about: its name.
 constexpr Labels pack_axis(const Name& name) {
@@ -4473,6 +4486,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   scan,         ///< cumsum
+  sort,         ///< finds, takes and puts elements along one dim
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
@@ -4742,7 +4756,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
-    const bool size = row.kind == OpKind::layout && x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
+    const bool size = (row.kind == OpKind::layout || row.kind == OpKind::sort) && x.rank == 0 &&
+                      x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.op == Op::constant) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
@@ -6127,6 +6142,102 @@ inline constexpr RowEntry scan_rows[] = {
 
 #endif
 
+// ---- tessera/ops/sort_rows.hpp
+
+#ifndef TESSERA_OPS_SORT_ROWS_HPP
+#define TESSERA_OPS_SORT_ROWS_HPP
+
+namespace tessera::build {
+
+/// The indices that put a dim in order: all of them, or the first `count` where that is given.
+constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
+  const bool all = count.module == nullptr;
+  Node made{
+      .op = Op::argsort, .dtype = type, .rank = x.node().rank, .unit = x.node().unit, .labels = pack_order(dim, order)};
+  if (!all && count.is_number(1))
+    made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  else if (!all)
+    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  const std::int32_t operands[] = {x.id, count.id};
+  return x.make(made, operands, all ? 1 : 2);
+}
+constexpr Value take_along(Value x, int dim, Value indices) {
+  return x.make({.op = Op::take_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = indices.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id});
+}
+constexpr Value put_along(Value x, int dim, Value indices, Value like) {
+  return x.make({.op = Op::put_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = like.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+constexpr Shape argsort_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
+    fail_shapes(c, "more elements along the dim than i32 counts");
+  if (c.node().arity == 1) return shape;
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  extent = c.number(1);
+  return shape;
+}
+
+constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
+  for (std::size_t d = 0; d < table.size(); ++d)
+    if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
+      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
+}
+
+inline constexpr RowEntry sort_rows[] = {
+    {Op::argsort,
+     {.name = "argsort",
+      .kind = OpKind::sort,
+      .arity = any_arity,
+      .shape = argsort_shape,
+      .sharding = along_dim_sharding}},
+    {Op::take_along,
+     {.name = "take_along",
+      .kind = OpKind::sort,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape =
+          [](const ShapeContext& c) {
+            check_indices(c, c.operand(0), c.operand(1));
+            return c.operand(1);
+          },
+      .sharding = along_dim_sharding,
+      .gradient =
+          [](Gradient& r) {
+            const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+            r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+          },
+      .flops = 0}},
+    {Op::put_along,
+     {.name = "put_along",
+      .kind = OpKind::sort,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = along_dim_sharding,
+      .gradient = [](Gradient& r) { r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1))); },
+      .shape_only = 1u << 2}},
+};
+
+}  // namespace tessera::rows
+
+#endif
+
 // ---- tessera/ops/rows.hpp
 
 #ifndef TESSERA_OPS_ROWS_HPP
@@ -6156,6 +6267,7 @@ constexpr RowTable make_row_table() {
   table.fill(rows::layout_rows);
   table.fill(rows::indexed_rows);
   table.fill(rows::scan_rows);
+  table.fill(rows::sort_rows);
   table.fill(rows::attention_rows);
   table.fill(rows::control_rows);
   return table;
@@ -11396,8 +11508,19 @@ namespace tessera {
 
 /// What runs as one step: a fused group of nodes, or a node of its own.
 /// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention, scan };
-inline constexpr int unit_kinds = 9;
+enum class UnitKind : std::uint8_t {
+  fused,
+  contraction,
+  layout,
+  indexed,
+  random,
+  constraint,
+  repeat,
+  attention,
+  scan,
+  sort
+};
+inline constexpr int unit_kinds = 10;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
@@ -11968,6 +12091,9 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       const Scan scan = Scan::of(node);
       return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
     }
+    case OpKind::sort:
+      return concat_text(dim_of(node),
+                         node.op == Op::argsort && order_of(node) == Order::descending ? ", descending" : "");
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
       return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
@@ -12697,6 +12823,8 @@ class GraphVerifier {
       case OpKind::scan:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
+      case OpKind::sort:
+        return check_sort(id);
       case OpKind::attention:
         return check_attention(id);
       case OpKind::control:
@@ -12844,6 +12972,22 @@ class GraphVerifier {
     return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
                ? Rule{}
                : "rows have the dims of the indices and of a row";
+  }
+
+  constexpr Rule check_sort(int id) const {
+    const Node &node = graph_[id], &from = x(id, 0);
+    const int dim = dim_of(node);
+    if (dim < 0 || dim >= node.rank) return "the dim is one of the rank";
+    const bool finds = node.op == Op::argsort;
+    for (int i = 0; i < (finds ? 1 : node.arity); ++i)
+      if (x(id, i).rank != node.rank || ((x(id, i).unit ^ node.unit) & ~(1u << dim)) != 0)
+        return "only the extent of one dim changes";
+    const DType index = finds ? node.dtype : x(id, 1).dtype;
+    if (index != DType::i32 && index != DType::i64) return "indices are integers";
+    if (finds) return node.arity == 1 || (node.arity == 2 && is_size(id, 1)) ? Rule{} : "how many is a number";
+    if (node.op == Op::put_along && !build::same_static_shape(node, x(id, 2)))
+      return "the result has the shape of the third operand";
+    return node.dtype == from.dtype ? Rule{} : "elements keep their type";
   }
 
   constexpr Rule check_attention(int id) const {
@@ -13219,6 +13363,99 @@ template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X
 
 #endif
 
+// ---- tessera/ops/sort.hpp
+
+#ifndef TESSERA_OPS_SORT_HPP
+#define TESSERA_OPS_SORT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Order O, class Index> struct ArgsortTag {
+  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                "tessera: indices are std::int32_t or std::int64_t");
+  template <class A, class... Count> using result = Typed<Index, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+  }
+  static constexpr Value emit(Value context, Value x, Value count) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
+  }
+};
+
+template <int Rank, int D> struct TakeAlongTag {
+  template <class A, class Indices> struct result : A {
+    static_assert(
+        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+        "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+    static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = D + x.rank() - Rank;
+    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+      fail(errc::shape_mismatch,
+           "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
+           "it first");
+    return build::take_along(x.at(context.source), dim, indices);
+  }
+};
+
+template <int Rank, int D, Order O> struct SortTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = D + x.rank() - Rank;
+    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
+  }
+};
+
+}  // namespace detail
+
+/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
+/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
+/// shape_mismatch where another dim differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
+/// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argsort(const X& x, Here at = Here::current()) {
+  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
+}
+
+/// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
+/// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
+/// dim instead where one is not split and divides, else by an all_gather; the result lies so too. Other dims may be
+/// split.
+template <int D, Order O = Order::ascending, TensorOperand X>
+constexpr auto sort(const X& x, Here at = Here::current()) {
+  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
+}
+
+/// The largest elements along a dim, and where they stand.
+template <class Values, class Indices> struct TopK {
+  Values values;
+  Indices indices;
+};
+
+/// The k largest elements along one dim, the largest first, equal ones in the order in which they stand, NaN last:
+/// `auto [values, indices] = topk<-1>(x, 5)`. Errors: shape_mismatch for more than the dim has. Communication: as sort.
+template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
+  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
+  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/ops.hpp
 
 #ifndef TESSERA_OPS_OPS_HPP
@@ -13562,6 +13799,13 @@ template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
   template <class... Xs>
   static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
     return ConcatTag<Rank, D>::emit(context, extended(text, xs, all)...);
+  }
+};
+
+template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                              const LocalValue& indices) {
+    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
   }
 };
 
@@ -15163,6 +15407,7 @@ class ClaimList {
         });
       }
     }
+    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
@@ -15174,6 +15419,46 @@ class ClaimList {
  private:
   const Links& links_;
   const Mesh& mesh_;
+
+  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
+  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
+  constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
+    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+      const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+      if (links_.factor(link, dim.factors[0]).kind != FactorKind::replicate) continue;
+      const LinkOperand& operand = links_.operand(link, dim.operand);
+      const Sharding& sharding = values.of[static_cast<std::size_t>(operand.node)];
+      const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+      if (priority > max_priority) continue;
+      FactorClaim moved{{}, priority, false, FactorKind::pass, -1, operand.bytes};
+      for (std::uint8_t axis : sharding.dims[static_cast<int>(dim.dim)]) {
+        bool used = moved.axes.contains(axis);
+        for (const FactorClaim& claim : claims) used = used || claim.axes.contains(axis);
+        if (used) continue;
+        std::int64_t size = mesh_.axis_size(axis);
+        for (std::uint8_t earlier : moved.axes) size *= mesh_.axis_size(earlier);
+        if (moved.factor < 0 || links_.factor(link, moved.factor).extent % size != 0) {
+          const std::int8_t next = free_factor(link, mesh_.axis_size(axis), moved.factor);
+          if (next < 0) continue;
+          if (moved.factor >= 0) add(moved);
+          moved.factor = next;
+          moved.axes.clear();
+        }
+        moved.axes.push_back(axis);
+      }
+      if (moved.factor >= 0) add(moved);
+    }
+  }
+  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
+  constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
+    for (int f = 0; f < link.factor_count; ++f) {
+      const LinkFactor& factor = links_.factor(link, f);
+      bool free = f != taken && factor.kind == FactorKind::pass && factor.extent % size == 0;
+      for (const FactorClaim& claim : claims) free = free && claim.factor != f;
+      if (free) return static_cast<std::int8_t>(f);
+    }
+    return -1;
+  }
 
   constexpr void add(const FactorClaim& made) {
     for (FactorClaim& claim : claims) {
@@ -16851,6 +17136,9 @@ class UnitWriter {
         break;
       case OpKind::scan:
         unit.kind = UnitKind::scan;
+        break;
+      case OpKind::sort:
+        unit.kind = UnitKind::sort;
         break;
       case OpKind::constraint:
         unit.kind = UnitKind::constraint;
@@ -20737,7 +21025,19 @@ template <class T> void loop_gemm(const Gemm<T>& given) {
 namespace tessera::kernels {
 
 /// Who uses a scratch buffer. Two buffers that are alive together have two names.
-enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention, wide_a, wide_b, sums };
+enum class Scratch {
+  packed_a,
+  packed_b,
+  packed_c,
+  panel_a,
+  panel_b,
+  kept_values,
+  attention,
+  wide_a,
+  wide_b,
+  sums,
+  sort
+};
 
 /// Raw memory that only grows.
 struct ScratchBuffer {
@@ -28262,6 +28562,288 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
 
 #endif
 
+// ---- tessera/kernels/sort.hpp
+
+#ifndef TESSERA_KERNELS_SORT_HPP
+#define TESSERA_KERNELS_SORT_HPP
+
+namespace tessera::kernels {
+
+/// Elements that are taken or put along a dim of `extent`: extents of the indices, and strides of what is moved, of the
+/// indices, and of the array with the dim, where the stride of the dim itself is 0 and `step` stands for it.
+struct AlongShape {
+  Shape index;
+  Strides moved, indices, array;
+  std::int64_t extent = 0, step = 0;
+};
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+/// A number of the order of x: equal for 0 and -0, the largest for NaN, which comes last in both orders.
+template <class T> SortKey<T> sort_key(T x, bool descending) {
+  using Key = SortKey<T>;
+  if constexpr (std::is_same_v<T, bf16>) {
+    return sort_key(static_cast<float>(x), descending);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    constexpr Key sign = Key{1} << (8 * sizeof(T) - 1);
+    if (x != x) return std::numeric_limits<Key>::max();
+    const Key bits = std::bit_cast<Key>(x == 0 ? T{0} : x), key = (bits & sign) != 0 ? ~bits : bits | sign;
+    return descending ? ~key : key;
+  } else {
+    constexpr Key sign = std::is_signed_v<T> ? Key{1} << (8 * sizeof(Key) - 1) : Key{0};
+    const Key key = static_cast<Key>(x) ^ sign;
+    return descending ? static_cast<Key>(~key) : key;
+  }
+}
+
+/// Key and index in one number, where they fit, or one after the other.
+struct KeyOfTwo {
+  std::uint64_t key, index;
+  friend bool operator<(const KeyOfTwo& x, const KeyOfTwo& y) {
+    return x.key != y.key ? x.key < y.key : x.index < y.index;
+  }
+};
+
+}  // namespace detail
+
+/// to[i] = the index of the element that comes i-th among from[0], ..., from[count - 1], for the first `kept` of them.
+/// Equal elements in their order, NaN last.
+template <class T, class I>
+void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_step, std::int64_t count,
+                  std::int64_t kept, bool descending) {
+  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // indices of more than 32 bits have no memory to be in
+  using Word = std::conditional_t<fits, std::uint64_t, detail::KeyOfTwo>;
+  Word* const words = thread_scratch<Scratch::sort, Word>(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t key = detail::sort_key(from[i * from_step], descending);
+    if constexpr (fits)
+      words[i] = key << 32 | static_cast<std::uint64_t>(i);
+    else
+      words[i] = {key, static_cast<std::uint64_t>(i)};
+  }
+  if (kept < count) std::nth_element(words, words + kept, words + count);
+  std::sort(words, words + kept);
+  for (std::int64_t i = 0; i < kept; ++i) {
+    if constexpr (fits)
+      to[i * to_step] = static_cast<I>(words[i] & 0xffffffffu);
+    else
+      to[i * to_step] = static_cast<I>(words[i].index);
+  }
+}
+
+/// moved[.., k, ..] = array[.., indices[.., k, ..], ..], or with `Adds`, the other way, in row-major order of the
+/// indices. Returns an index outside of the dim where there is one: nothing is moved there.
+template <bool Adds, class T, class I>
+std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional_t<Adds, const T, T>* moved,
+                                       std::conditional_t<Adds, T, const T>* array, const I* indices) {
+  if (detail::is_empty(shape.index)) return std::nullopt;
+  const Strides order = contiguous_strides(shape.index);
+  const detail::Loops loops = detail::make_loops(shape.index, order, [&](std::size_t o, std::size_t i) {
+    const std::int64_t n = shape.index[i];
+    return shape.moved[o] == shape.moved[i] * n && shape.indices[o] == shape.indices[i] * n &&
+           shape.array[o] == shape.array[i] * n;
+  });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t moved_step = detail::stride_of(shape.moved, inner),
+                     index_step = detail::stride_of(shape.indices, inner),
+                     array_step = detail::stride_of(shape.array, inner);
+  std::optional<std::int64_t> wrong;
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
+    auto* const own = moved + detail::offset_of(loops, 1, at, shape.moved);
+    const I* const index = indices + detail::offset_of(loops, 1, at, shape.indices);
+    auto* const line = array + detail::offset_of(loops, 1, at, shape.array);
+    for (std::int64_t i = 0; i < inner.extent; ++i) {
+      const auto wanted = static_cast<std::int64_t>(index[i * index_step]);
+      if (wanted < 0 || wanted >= shape.extent) {
+        if (!wrong) wrong = wanted;
+        continue;
+      }
+      auto& element = line[i * array_step + wanted * shape.step];
+      if constexpr (Adds)
+        element = static_cast<T>(element + own[i * moved_step]);
+      else
+        own[i * moved_step] = element;
+    }
+  });
+  return wrong;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/sort_step.hpp
+
+#ifndef TESSERA_RUNTIME_SORT_STEP_HPP
+#define TESSERA_RUNTIME_SORT_STEP_HPP
+
+namespace tessera::runtime {
+
+/// Finds the order along a dim, or takes or adds elements along it. The dim is whole on every device: each shard is
+/// worked on alone, and what its threads share are its lines. `Sorted` are the element types that are put in order,
+/// `Moved` those that are taken or added.
+template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public PreparedStep {
+ public:
+  explicit SortStep(const StepContext& c)
+      : layout_(c.layout), step_(c.step), node_(c.graph[c.units[c.step.unit].root]),
+        dim_(static_cast<std::size_t>(dim_of(node_))) {
+    // Of argsort: operand, result. Of the others: what is moved, indices, the array with the dim.
+    if (node_.op == Op::argsort)
+      values_ = {step_.inputs[0], step_.outputs[0]};
+    else if (node_.op == Op::take_along)
+      values_ = {step_.outputs[0], step_.inputs[1], step_.inputs[0]};
+    else
+      values_ = {step_.inputs[0], step_.inputs[1], step_.outputs[0]};
+    const WorkGrid work(layout_, step_);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (work.stores(at, layout_.value(step_.outputs[0]).sharding) && layout_.holds(step_.outputs[0], at))
+        add_place(at);
+    }
+  }
+
+  void run(Frame& frame) const override {
+    const auto on_index = [&](DType type, auto&& f) {
+      dispatch<index_types>(type, f, [&] { fail(errc::dtype_mismatch, "[argsort] indices: ", name_of(type)); });
+    };
+    if (node_.op == Op::argsort)
+      return dispatch<Sorted>(
+          dtype(0), [&]<class T>() { on_index(dtype(1), [&]<class I>() { find<T, I>(frame); }); },
+          [&] { fail(errc::dtype_mismatch, "[argsort] dtype: ", name_of(dtype(0)), " has no order"); });
+    dispatch<Moved>(
+        dtype(0), [&]<class T>() { on_index(dtype(1), [&]<class I>() { move<T, I>(frame); }); },
+        [&] { fail(errc::dtype_mismatch, "[take_along] dtype: ", name_of(dtype(0)), " can't be moved"); });
+  }
+
+ private:
+  static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
+  /// Some lines of one shard: of each value, where they begin and how they lie.
+  struct Piece {
+    Shape lines;
+    std::int32_t pointers[3]{};
+    std::int64_t offsets[3]{};
+    kernels::Strides strides[3];
+    std::int64_t extents[3]{};  // of the dim
+  };
+  const FrameLayout& layout_;
+  const PlanStep& step_;
+  const Node node_;
+  std::size_t dim_;
+  InlineVector<std::int32_t, 3> values_;
+  std::vector<Piece> pieces_;
+  double piece_cost_ = 0;
+
+  DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
+
+  void add_place(const Coordinates& at) {
+    int layers = 1;  // of operands that are stored one by one
+    for (const std::int32_t v : values_) layers = std::max(layers, layout_[v].layers);
+    for (int l = 0; l < layers; ++l) {
+      Piece piece;
+      for (std::size_t i = 0; i < values_.size(); ++i) {
+        const ValueLayout& own = layout_[values_[i]];
+        const bool apart = own.layers > 1;
+        const auto shard = static_cast<std::size_t>(own.index(at, apart ? l : 0));
+        const Shape extent = extents(own.boxes[shard]);
+        if (i == 0) piece.lines = extent;
+        piece.pointers[i] = own.first + static_cast<int>(shard);
+        piece.strides[i] = own.strides[shard];
+        piece.extents[i] = extent[dim_];
+        if (layers > 1 && !apart) piece.offsets[i] = l * own.strides[shard][0];
+      }
+      piece.lines[dim_] = 1;
+      if (layers > 1) piece.lines[0] = 1;
+      add_pieces(piece);
+    }
+  }
+
+  void add_pieces(const Piece& piece) {
+    if (volume(piece.lines) == 0) return;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < piece.lines.size(); ++d)
+      if (piece.lines[d] > piece.lines[dim]) dim = d;
+    const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
+    const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
+    // About 2 ns an element and a halving of the line to sort; 1 ns to move one.
+    const double line = static_cast<double>(longest) *
+                        (node_.op == Op::argsort ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
+    const auto step = static_cast<std::int64_t>(
+        std::clamp(1e5 / (line * static_cast<double>(others)), 1.0, static_cast<double>(whole)));
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.lines[dim] = std::min(step, whole - begin);
+      for (std::size_t i = 0; i < values_.size(); ++i) part.offsets[i] += begin * piece.strides[i][dim];
+      piece_cost_ = std::max(piece_cost_, line * static_cast<double>(others * part.lines[dim]));
+      pieces_.push_back(part);
+    }
+  }
+
+  template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
+    return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]) + piece.offsets[i];
+  }
+  template <class F> void for_each_piece(F&& f) const {
+    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost{piece_cost_},
+                 [&](std::int64_t i) { f(pieces_[static_cast<std::size_t>(i)]); });
+  }
+
+  template <class T, class I> void find(Frame& frame) const {
+    for_each_piece([&](const Piece& piece) {
+      const T* const from = at<T>(frame, piece, 0);
+      I* const to = at<I>(frame, piece, 1);
+      Shape index(piece.lines.size(), 0);
+      std::int64_t from_at = 0, to_at = 0;
+      for (std::int64_t left = volume(piece.lines); left > 0; --left) {
+        kernels::argsort_line(from + from_at, piece.strides[0][dim_], to + to_at, piece.strides[1][dim_],
+                              piece.extents[0], piece.extents[1], order_of(node_) == Order::descending);
+        for (std::size_t d = index.size(); d-- > 0;) {
+          from_at += piece.strides[0][d], to_at += piece.strides[1][d];
+          if (++index[d] < piece.lines[d]) break;
+          from_at -= piece.strides[0][d] * index[d], to_at -= piece.strides[1][d] * index[d];
+          index[d] = 0;
+        }
+      }
+    });
+  }
+
+  template <class T, class I> void move(Frame& frame) const {
+    const bool adds = node_.op == Op::put_along;
+    std::atomic<std::int64_t> outside{0};
+    std::atomic<bool> found{false};
+    for_each_piece([&](const Piece& piece) {
+      kernels::AlongShape shape{piece.lines,      piece.strides[0], piece.strides[1],
+                                piece.strides[2], piece.extents[2], piece.strides[2][dim_]};
+      shape.index[dim_] = piece.extents[1];
+      T *const moved = at<T>(frame, piece, 0), *const array = at<T>(frame, piece, 2);
+      const I* const indices = at<I>(frame, piece, 1);
+      if (adds) {
+        Shape whole = piece.lines;
+        whole[dim_] = piece.extents[2];
+        kernels::strided_fill_zero(array, shape.array, whole, sizeof(T));
+      }
+      shape.array[dim_] = 0;
+      const auto bad = adds ? kernels::move_along<true, T, I>(shape, moved, array, indices)
+                            : kernels::move_along<false, T, I>(shape, moved, array, indices);
+      if (bad) {
+        outside.store(*bad, std::memory_order_relaxed);
+        found.store(true, std::memory_order_release);
+      }
+    });
+    if (found.load(std::memory_order_acquire))
+      fail(errc::dim_range, "[", adds ? "put_along" : "take_along", "] index in range: ", outside.load(),
+           " of a dim with ", pieces_.front().extents[2], " elements", node_.source.line == 0 ? "" : " at ",
+           node_.source.text());
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/tensor/program.hpp
 
 #ifndef TESSERA_TENSOR_PROGRAM_HPP
@@ -28318,6 +28900,15 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
 
   static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
+  static constexpr DTypeSet sorted = [] {
+    DTypeSet set = 0;
+    for (const GraphView& graph : Traced::graphs)
+      for (int id = 0; id < graph.size; ++id)
+        if (graph[id].op == Op::argsort) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
+    return set;
+  }();
+  static constexpr DTypeSet moved =
+      types_where([](const GraphView& g, int id) { return g[id].op == Op::take_along || g[id].op == Op::put_along; });
 
   using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
   template <class Step>
@@ -28340,6 +28931,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       return &make_repeat;
     else if constexpr (Kind == UnitKind::scan)
       return &make<runtime::ScanStep<scans>>;
+    else if constexpr (Kind == UnitKind::sort)
+      return &make<runtime::SortStep<sorted, moved>>;
     else if constexpr (Kind == UnitKind::attention)
       return &make<runtime::AttentionStep<attentions>>;
     else
@@ -28348,7 +28941,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
       factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
       factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
-      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>()};
+      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>(),
+      factory<UnitKind::sort>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {

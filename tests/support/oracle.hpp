@@ -270,6 +270,36 @@ class Interpreter {
         });
         return y;
       }
+      case Op::argsort: {
+        const auto d = at(tessera::dim_of(node));
+        const bool down = tessera::order_of(node) == tessera::Order::descending;
+        Array y(with_extent(x[0]->shape, d, x.size() > 1 ? static_cast<std::int64_t>(x[1]->data[0]) : x[0]->shape[d]));
+        // Each element's place is how many come before it.
+        for_each_index(x[0]->shape, [&](const Shape& i) {
+          std::int64_t place = 0;
+          for (std::int64_t k = 0; k < x[0]->shape[d]; ++k) {
+            const double own = x[0]->at(i), other = x[0]->at(with_extent(i, d, k));
+            const bool equal = own == other || (std::isnan(own) && std::isnan(other));
+            const bool before = std::isnan(own) || std::isnan(other) ? !std::isnan(other)
+                                : down                               ? other > own
+                                                                     : other < own;
+            place += equal ? k < i[d] : before;
+          }
+          if (place < y.shape[d]) y.at(with_extent(i, d, place)) = static_cast<double>(i[d]);
+        });
+        return y;
+      }
+      case Op::take_along:
+      case Op::put_along: {
+        const auto d = at(tessera::dim_of(node));
+        const bool takes = node.op == Op::take_along;
+        Array y(takes ? x[1]->shape : x[2]->shape);
+        for_each_index(x[1]->shape, [&](const Shape& i) {
+          const Shape from = with_extent(i, d, static_cast<std::int64_t>(x[1]->at(i)));
+          takes ? y.at(i) = x[0]->at(from) : y.at(from) += x[0]->at(i);
+        });
+        return y;
+      }
       case Op::attention_lse:
       case Op::attention:
       case Op::attention_grad:

@@ -71,7 +71,7 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent, iota and cumsum are about.
+/// The one dim that slice, pad, concat, extent, iota, scans and sorts are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -92,6 +92,16 @@ struct Scan {
     return labels;
   }
 };
+
+/// Which elements come first. NaN comes last in both.
+enum class Order : std::int8_t { ascending, descending };
+
+constexpr Order order_of(const Node& argsort) { return static_cast<Order>(argsort.labels[1]); }
+constexpr Labels pack_order(int dim, Order order) {
+  Labels labels = pack_dim(dim);
+  labels[1] = static_cast<std::int8_t>(order);
+  return labels;
+}
 
 /// The mesh axis that a size or a permutation is about: its name.
 constexpr Labels pack_axis(const Name& name) {

@@ -168,6 +168,9 @@ class UnitWriter {
       case OpKind::scan:
         unit.kind = UnitKind::scan;
         break;
+      case OpKind::sort:
+        unit.kind = UnitKind::sort;
+        break;
       case OpKind::constraint:
         unit.kind = UnitKind::constraint;
         break;

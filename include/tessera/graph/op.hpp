@@ -63,8 +63,11 @@ enum class Op : std::uint8_t {
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
   cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
-  gather,     ///< rows of a table at integer indices: embedding lookup
-  scatter,    ///< rows added into a table shaped like the third operand: the gradient of gather
+  argsort,    ///< the indices that put one dim in order, the first so many of them
+  take_along,      ///< elements along one dim at integer indices of the same rank
+  put_along,       ///< elements added along one dim at such indices, shaped like the third operand: its gradient
+  gather,          ///< rows of a table at integer indices: embedding lookup
+  scatter,         ///< rows added into a table shaped like the third operand: the gradient of gather
   attention_lse,   ///< the logarithm of each row's sum of exponentials of scores
   attention,       ///< values weighted by the softmax of scores of queries and keys
   attention_grad,  ///< its cotangent of queries, keys or values

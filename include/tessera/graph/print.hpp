@@ -86,6 +86,9 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
       const Scan scan = Scan::of(node);
       return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
     }
+    case OpKind::sort:
+      return concat_text(dim_of(node),
+                         node.op == Op::argsort && order_of(node) == Order::descending ? ", descending" : "");
     case OpKind::random: {
       const RandomDraw draw = RandomDraw::of(node);
       return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +

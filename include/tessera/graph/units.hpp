@@ -10,8 +10,19 @@ namespace tessera {
 
 /// What runs as one step: a fused group of nodes, or a node of its own.
 /// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t { fused, contraction, layout, indexed, random, constraint, repeat, attention, scan };
-inline constexpr int unit_kinds = 9;
+enum class UnitKind : std::uint8_t {
+  fused,
+  contraction,
+  layout,
+  indexed,
+  random,
+  constraint,
+  repeat,
+  attention,
+  scan,
+  sort
+};
+inline constexpr int unit_kinds = 10;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.

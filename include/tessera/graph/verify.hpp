@@ -91,6 +91,8 @@ class GraphVerifier {
       case OpKind::scan:
         if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
         return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
+      case OpKind::sort:
+        return check_sort(id);
       case OpKind::attention:
         return check_attention(id);
       case OpKind::control:
@@ -238,6 +240,22 @@ class GraphVerifier {
     return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
                ? Rule{}
                : "rows have the dims of the indices and of a row";
+  }
+
+  constexpr Rule check_sort(int id) const {
+    const Node &node = graph_[id], &from = x(id, 0);
+    const int dim = dim_of(node);
+    if (dim < 0 || dim >= node.rank) return "the dim is one of the rank";
+    const bool finds = node.op == Op::argsort;
+    for (int i = 0; i < (finds ? 1 : node.arity); ++i)
+      if (x(id, i).rank != node.rank || ((x(id, i).unit ^ node.unit) & ~(1u << dim)) != 0)
+        return "only the extent of one dim changes";
+    const DType index = finds ? node.dtype : x(id, 1).dtype;
+    if (index != DType::i32 && index != DType::i64) return "indices are integers";
+    if (finds) return node.arity == 1 || (node.arity == 2 && is_size(id, 1)) ? Rule{} : "how many is a number";
+    if (node.op == Op::put_along && !build::same_static_shape(node, x(id, 2)))
+      return "the result has the shape of the third operand";
+    return node.dtype == from.dtype ? Rule{} : "elements keep their type";
   }
 
   constexpr Rule check_attention(int id) const {

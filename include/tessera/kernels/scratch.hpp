@@ -8,7 +8,19 @@
 namespace tessera::kernels {
 
 /// Who uses a scratch buffer. Two buffers that are alive together have two names.
-enum class Scratch { packed_a, packed_b, packed_c, panel_a, panel_b, kept_values, attention, wide_a, wide_b, sums };
+enum class Scratch {
+  packed_a,
+  packed_b,
+  packed_c,
+  panel_a,
+  panel_b,
+  kept_values,
+  attention,
+  wide_a,
+  wide_b,
+  sums,
+  sort
+};
 
 /// Raw memory that only grows.
 struct ScratchBuffer {

@@ -105,6 +105,13 @@ template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
   }
 };
 
+template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                              const LocalValue& indices) {
+    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
+  }
+};
+
 template <> struct LocalRule<BroadcastTag> {
   static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
                               const LocalValue& like) {

@@ -14,5 +14,6 @@
 #include <tessera/ops/scan.hpp>
 #include <tessera/ops/shape.hpp>
 #include <tessera/ops/slicing.hpp>
+#include <tessera/ops/sort.hpp>
 
 #endif

@@ -105,6 +105,7 @@ class ClaimList {
         });
       }
     }
+    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
@@ -116,6 +117,46 @@ class ClaimList {
  private:
   const Links& links_;
   const Mesh& mesh_;
+
+  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
+  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
+  constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
+    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+      const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+      if (links_.factor(link, dim.factors[0]).kind != FactorKind::replicate) continue;
+      const LinkOperand& operand = links_.operand(link, dim.operand);
+      const Sharding& sharding = values.of[static_cast<std::size_t>(operand.node)];
+      const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+      if (priority > max_priority) continue;
+      FactorClaim moved{{}, priority, false, FactorKind::pass, -1, operand.bytes};
+      for (std::uint8_t axis : sharding.dims[static_cast<int>(dim.dim)]) {
+        bool used = moved.axes.contains(axis);
+        for (const FactorClaim& claim : claims) used = used || claim.axes.contains(axis);
+        if (used) continue;
+        std::int64_t size = mesh_.axis_size(axis);
+        for (std::uint8_t earlier : moved.axes) size *= mesh_.axis_size(earlier);
+        if (moved.factor < 0 || links_.factor(link, moved.factor).extent % size != 0) {
+          const std::int8_t next = free_factor(link, mesh_.axis_size(axis), moved.factor);
+          if (next < 0) continue;
+          if (moved.factor >= 0) add(moved);
+          moved.factor = next;
+          moved.axes.clear();
+        }
+        moved.axes.push_back(axis);
+      }
+      if (moved.factor >= 0) add(moved);
+    }
+  }
+  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
+  constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
+    for (int f = 0; f < link.factor_count; ++f) {
+      const LinkFactor& factor = links_.factor(link, f);
+      bool free = f != taken && factor.kind == FactorKind::pass && factor.extent % size == 0;
+      for (const FactorClaim& claim : claims) free = free && claim.factor != f;
+      if (free) return static_cast<std::int8_t>(f);
+    }
+    return -1;
+  }
 
   constexpr void add(const FactorClaim& made) {
     for (FactorClaim& claim : claims) {

@@ -201,6 +201,8 @@ class OracleComparer final : public StepObserver {
         allowed = attention_allowed(made, operands, *result);
       } else if (unit.kind == UnitKind::scan) {
         allowed = scan_allowed(own_graph[node], inputs[0], *result);
+      } else if (own_graph[node].op == Op::put_along) {
+        allowed = put_along_allowed(own_graph[node], inputs[0], inputs[1], *result);
       } else if (unit.kind == UnitKind::indexed && own_graph[node].op == Op::scatter) {
         allowed = scatter_allowed(inputs[0], inputs[1], *result);
       } else if (!exact) {

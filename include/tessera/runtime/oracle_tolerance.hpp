@@ -131,6 +131,30 @@ inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& i
   return allowed;
 }
 
+/// Of elements added along a dim.
+inline Allowed put_along_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
+                                 const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  if (operand.value == nullptr || index.value == nullptr) return allowed;
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  std::vector<double> count(allowed.size(), 0);
+  kernels::Strides to = kernels::contiguous_strides(result.shape);
+  const std::int64_t step = to[dim];
+  to[dim] = 0;
+  std::int64_t i = 0;
+  walk(operand.value->shape, to, to, to, [&](std::int64_t line, std::int64_t, std::int64_t) {
+    const auto at = static_cast<std::size_t>(line + static_cast<std::int64_t>((*index.value)[i]) * step);
+    if (at < allowed.size()) {
+      allowed[at] += std::fabs((*operand.value)[i]);
+      ++count[at];
+    }
+    ++i;
+  });
+  for (std::size_t at = 0; at < allowed.size(); ++at)
+    allowed[at] = order_factor(count[at]) * rounding_of(result.dtype) * allowed[at] + count[at] * operand.slack;
+  return allowed;
+}
+
 /// Of sums along a dim: as sums of what is before each element and itself.
 inline Allowed scan_allowed(const Node& node, const OracleOperand& operand, const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);

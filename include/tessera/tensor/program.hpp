@@ -23,6 +23,7 @@
 #include <tessera/runtime/random_step.hpp>
 #include <tessera/runtime/repeat_step.hpp>
 #include <tessera/runtime/scan_step.hpp>
+#include <tessera/runtime/sort_step.hpp>
 
 namespace tessera {
 
@@ -75,6 +76,15 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
 
   static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
+  static constexpr DTypeSet sorted = [] {
+    DTypeSet set = 0;
+    for (const GraphView& graph : Traced::graphs)
+      for (int id = 0; id < graph.size; ++id)
+        if (graph[id].op == Op::argsort) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
+    return set;
+  }();
+  static constexpr DTypeSet moved =
+      types_where([](const GraphView& g, int id) { return g[id].op == Op::take_along || g[id].op == Op::put_along; });
 
   using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
   template <class Step>
@@ -97,6 +107,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       return &make_repeat;
     else if constexpr (Kind == UnitKind::scan)
       return &make<runtime::ScanStep<scans>>;
+    else if constexpr (Kind == UnitKind::sort)
+      return &make<runtime::SortStep<sorted, moved>>;
     else if constexpr (Kind == UnitKind::attention)
       return &make<runtime::AttentionStep<attentions>>;
     else
@@ -105,7 +117,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
       factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
       factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
-      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>()};
+      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>(),
+      factory<UnitKind::sort>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {

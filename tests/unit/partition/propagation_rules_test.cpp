@@ -315,4 +315,55 @@ cumsum: ab -> ab
 )");
 }
 
+// The dim that is put in order goes whole: its axes move to the first dim that is not split and that they divide.
+TEST(PropagationRules, Sort) {
+  Golden golden;
+  constexpr auto sort = [](auto a) { return ts::sort<0>(a); };
+  golden.rule("argsort", ts::Op::argsort, sort, f32({8, 12}, {}));
+  golden.rule("take_along", ts::Op::take_along, sort, f32({8, 12}, {}));
+  for (const char* a : {"{-,x}", "{x,-}", "{y,-}", "{(x,y),-}", "{-,(x,y)}", "{x,y}", "{y,x}"})
+    golden.row(sort, f32({8, 12}, spec(a)));
+  for (const char* a : {"{x,-}", "{(x,y),-}"}) golden.row(sort, f32({8, 7}, spec(a)));
+  golden.row(sort, f32({8, 6}, spec("{(x,y),-}")));
+  for (const char* a : {"{x,-,-}", "{(x,y),-,-}", "{x,y,-}", "{-,y,-}"}) golden.row(sort, f32({8, 6, 12}, spec(a)));
+  constexpr auto scaled = [](auto a) { return ts::sort<0>(a) * 2.0; };
+  golden.row(scaled, f32({8, 12}, spec("{x,-}")));
+  constexpr auto vector = [](auto a) { return ts::sort<0>(a); };
+  golden.row(vector, f32({64}, spec("{(x,y)}")));
+  constexpr auto best = [](auto a) { return ts::topk<0>(a, 2).values; };
+  golden.row(best, f32({8, 12}, spec("{x,-}")));
+  constexpr auto gradient = [](auto t) {
+    return ts::grad([](const auto& v) {
+      const auto y = ts::sort<0>(v);
+      return ts::sum(y * y);
+    })(t);
+  };
+  golden.rule("put_along", ts::Op::put_along, gradient, f32({8, 12}, {}));
+  for (const char* a : {"{-,x}", "{x,-}"}) golden.row(gradient, f32({8, 12}, spec(a)));
+  EXPECT_EQ(golden.text(), R"(
+argsort: ab -> ab  a whole
+take_along: ab, ab -> ab  a whole
+  {-,x} -> {-,x}
+  {x,-} -> {-,x} all_to_all(x) 384
+  {y,-} -> {-,y} all_to_all(y) 384
+  {(x,y),-} -> {-,(x,y)} all_to_all(x,y) 384
+  {-,(x,y)} -> {-,(x,y)}
+  {x,y} -> {-,y} all_gather(x) 192
+  {y,x} -> {-,x} all_gather(y) 192
+  {x,-} -> {-,-} all_gather(x) 224
+  {(x,y),-} -> {-,-} all_gather(x,y) 224
+  {(x,y),-} -> {-,x} permute(x,y) 48 all_to_all(x) 96 all_gather(y) 96
+  {x,-,-} -> {-,x,-} all_to_all(x) 2304
+  {(x,y),-,-} -> {-,x,y} all_to_all(y) 1152 all_to_all(x) 1152
+  {x,y,-} -> {-,y,x} all_to_all(x) 1152
+  {-,y,-} -> {-,y,-}
+  {x,-} -> {-,x} all_to_all(x) 384
+  {(x,y)} -> {-} all_gather(x,y) 256
+  {x,-} -> {-,x} all_to_all(x) 384
+put_along: ab, ab, ab -> ab  a whole
+  {-,x} -> {-,x}
+  {x,-} -> {-,x} all_to_all(x) 384
+)");
+}
+
 }  // namespace

@@ -26,3 +26,24 @@ TEST(Programs, LongCumulativeSums) {
   expect_equal_on_all_meshes<Tensor<2>>(
       f, {.arguments = {values("ij")}, .cases = 6, .extents = {{'i', {999, 1500}}, {'j', {33, 48, 90}}}}, 72);
 }
+
+TEST(Programs, Sorts) {
+  constexpr auto f = [](const auto& floats, const auto& integers, const auto& at, const auto& k) {
+    const auto& [x, y, w] = floats;  // [a, b, c], [m], [c, a]
+    const auto middle = ts::sort<1>(x), first = ts::sort<0, ts::Order::descending>(ts::transpose<2, 0, 1>(x));
+    const auto vector = ts::sort<0>(y);
+    const auto [best, places] = ts::topk<-1>(x, k);
+    const auto [one, place] = ts::topk<0, std::int64_t>(y, 1);
+    const auto taken = ts::take_along<1>(ts::matmul(x, w), at);  // [a, n, a]
+    return std::tuple(energy(middle, first, vector, best, one, taken), middle, first, vector, best, places, one, place,
+                      taken, ts::argsort<0>(x), ts::argsort<1, ts::Order::descending, std::int64_t>(integers),
+                      ts::sort<0>(integers));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>,
+                             Tensor<3, std::int32_t>, ts::Dim>(
+      with_gradient(f),
+      {.arguments = {values("abc"), values("m"), values("ca"), values<std::int8_t>("ij", -2, 2), indices("ana", 'b'),
+                     size('k')},
+       .extents = {{'k', {0, 1, 2, 3}}, {'c', {3, 4, 6, 9}}}},
+      73);
+}

@@ -120,7 +120,14 @@ device 3, replica 1, [2:3,0:2], 2 elements
   EXPECT_TRUE(ts::all_equal(like, small) && ts::all_equal(whole, small));
 
   ts::ShardedTensor<float, 2> sums = ts::cumsum<0>(small);             // [[1, 2.5], [4, 6.75], [9, 12.75]]
+  ts::ShardedTensor<float, 2> falling = ts::sort<0, ts::Order::descending>(small);   // [[5, 6], [3, 4.25], [1, 2.5]]
+  auto [best, places] = ts::topk<0>(small, 2);                         // [[5, 6], [3, 4.25]] and [[2, 2], [1, 1]]
   EXPECT_EQ(ts::to_host(sums), (std::vector<float>{1, 2.5, 4, 6.75, 9, 12.75}));
+  EXPECT_EQ(ts::to_host(falling), (std::vector<float>{5, 6, 3, 4.25, 1, 2.5}));
+  EXPECT_EQ(ts::to_host(ts::eval(best)), (std::vector<float>{5, 6, 3, 4.25}));
+  EXPECT_EQ(ts::to_host(ts::eval(places)), (std::vector<std::int32_t>{2, 2, 1, 1}));
+  tessera_test::expect_error(ts::errc::dim_range, [&] { ts::eval(ts::take_along<0>(small, places + 1)); },
+                             "[take_along]", "index in range: 3 of a dim with 3 elements at ", "doc_test.cpp:");
 
   auto first = ts::rows_of(x, {0, 5});                                 // rows 0 to 4, the same spec
   EXPECT_EQ(ts::shape(first), (ts::Shape{5, 64}));
@@ -152,4 +159,4 @@ device 3, replica 1, [2:3,0:2], 2 elements
                              R"([shard] element count: 768 values for f64[12,65], which has 780 at )");
 }
 
-TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 52, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }
+TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 54, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }

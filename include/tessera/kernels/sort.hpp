@@ -1,0 +1,125 @@
+#ifndef TESSERA_KERNELS_SORT_HPP
+#define TESSERA_KERNELS_SORT_HPP
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <type_traits>
+
+#include <tessera/base/bf16.hpp>
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/scratch.hpp>
+#include <tessera/kernels/strided.hpp>
+
+namespace tessera::kernels {
+
+/// Elements that are taken or put along a dim of `extent`: extents of the indices, and strides of what is moved, of the
+/// indices, and of the array with the dim, where the stride of the dim itself is 0 and `step` stands for it.
+struct AlongShape {
+  Shape index;
+  Strides moved, indices, array;
+  std::int64_t extent = 0, step = 0;
+};
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+/// A number of the order of x: equal for 0 and -0, the largest for NaN, which comes last in both orders.
+template <class T> SortKey<T> sort_key(T x, bool descending) {
+  using Key = SortKey<T>;
+  if constexpr (std::is_same_v<T, bf16>) {
+    return sort_key(static_cast<float>(x), descending);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    constexpr Key sign = Key{1} << (8 * sizeof(T) - 1);
+    if (x != x) return std::numeric_limits<Key>::max();
+    const Key bits = std::bit_cast<Key>(x == 0 ? T{0} : x), key = (bits & sign) != 0 ? ~bits : bits | sign;
+    return descending ? ~key : key;
+  } else {
+    constexpr Key sign = std::is_signed_v<T> ? Key{1} << (8 * sizeof(Key) - 1) : Key{0};
+    const Key key = static_cast<Key>(x) ^ sign;
+    return descending ? static_cast<Key>(~key) : key;
+  }
+}
+
+/// Key and index in one number, where they fit, or one after the other.
+struct KeyOfTwo {
+  std::uint64_t key, index;
+  friend bool operator<(const KeyOfTwo& x, const KeyOfTwo& y) {
+    return x.key != y.key ? x.key < y.key : x.index < y.index;
+  }
+};
+
+}  // namespace detail
+
+/// to[i] = the index of the element that comes i-th among from[0], ..., from[count - 1], for the first `kept` of them.
+/// Equal elements in their order, NaN last.
+template <class T, class I>
+void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_step, std::int64_t count,
+                  std::int64_t kept, bool descending) {
+  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // indices of more than 32 bits have no memory to be in
+  using Word = std::conditional_t<fits, std::uint64_t, detail::KeyOfTwo>;
+  Word* const words = thread_scratch<Scratch::sort, Word>(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t key = detail::sort_key(from[i * from_step], descending);
+    if constexpr (fits)
+      words[i] = key << 32 | static_cast<std::uint64_t>(i);
+    else
+      words[i] = {key, static_cast<std::uint64_t>(i)};
+  }
+  if (kept < count) std::nth_element(words, words + kept, words + count);
+  std::sort(words, words + kept);
+  for (std::int64_t i = 0; i < kept; ++i) {
+    if constexpr (fits)
+      to[i * to_step] = static_cast<I>(words[i] & 0xffffffffu);
+    else
+      to[i * to_step] = static_cast<I>(words[i].index);
+  }
+}
+
+/// moved[.., k, ..] = array[.., indices[.., k, ..], ..], or with `Adds`, the other way, in row-major order of the
+/// indices. Returns an index outside of the dim where there is one: nothing is moved there.
+template <bool Adds, class T, class I>
+std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional_t<Adds, const T, T>* moved,
+                                       std::conditional_t<Adds, T, const T>* array, const I* indices) {
+  if (detail::is_empty(shape.index)) return std::nullopt;
+  const Strides order = contiguous_strides(shape.index);
+  const detail::Loops loops = detail::make_loops(shape.index, order, [&](std::size_t o, std::size_t i) {
+    const std::int64_t n = shape.index[i];
+    return shape.moved[o] == shape.moved[i] * n && shape.indices[o] == shape.indices[i] * n &&
+           shape.array[o] == shape.array[i] * n;
+  });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t moved_step = detail::stride_of(shape.moved, inner),
+                     index_step = detail::stride_of(shape.indices, inner),
+                     array_step = detail::stride_of(shape.array, inner);
+  std::optional<std::int64_t> wrong;
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
+    auto* const own = moved + detail::offset_of(loops, 1, at, shape.moved);
+    const I* const index = indices + detail::offset_of(loops, 1, at, shape.indices);
+    auto* const line = array + detail::offset_of(loops, 1, at, shape.array);
+    for (std::int64_t i = 0; i < inner.extent; ++i) {
+      const auto wanted = static_cast<std::int64_t>(index[i * index_step]);
+      if (wanted < 0 || wanted >= shape.extent) {
+        if (!wrong) wrong = wanted;
+        continue;
+      }
+      auto& element = line[i * array_step + wanted * shape.step];
+      if constexpr (Adds)
+        element = static_cast<T>(element + own[i * moved_step]);
+      else
+        own[i * moved_step] = element;
+    }
+  });
+  return wrong;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif

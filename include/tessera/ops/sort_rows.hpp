@@ -1,0 +1,97 @@
+#ifndef TESSERA_OPS_SORT_ROWS_HPP
+#define TESSERA_OPS_SORT_ROWS_HPP
+
+#include <tessera/graph/gradient.hpp>
+#include <tessera/ops/layout_rows.hpp>
+#include <tessera/ops/row_entry.hpp>
+
+namespace tessera::build {
+
+/// The indices that put a dim in order: all of them, or the first `count` where that is given.
+constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
+  const bool all = count.module == nullptr;
+  Node made{
+      .op = Op::argsort, .dtype = type, .rank = x.node().rank, .unit = x.node().unit, .labels = pack_order(dim, order)};
+  if (!all && count.is_number(1))
+    made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  else if (!all)
+    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  const std::int32_t operands[] = {x.id, count.id};
+  return x.make(made, operands, all ? 1 : 2);
+}
+constexpr Value take_along(Value x, int dim, Value indices) {
+  return x.make({.op = Op::take_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = indices.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id});
+}
+constexpr Value put_along(Value x, int dim, Value indices, Value like) {
+  return x.make({.op = Op::put_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = like.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+constexpr Shape argsort_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
+    fail_shapes(c, "more elements along the dim than i32 counts");
+  if (c.node().arity == 1) return shape;
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  extent = c.number(1);
+  return shape;
+}
+
+constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
+  for (std::size_t d = 0; d < table.size(); ++d)
+    if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
+      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
+}
+
+inline constexpr RowEntry sort_rows[] = {
+    {Op::argsort,
+     {.name = "argsort",
+      .kind = OpKind::sort,
+      .arity = any_arity,
+      .shape = argsort_shape,
+      .sharding = along_dim_sharding}},
+    {Op::take_along,
+     {.name = "take_along",
+      .kind = OpKind::sort,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape =
+          [](const ShapeContext& c) {
+            check_indices(c, c.operand(0), c.operand(1));
+            return c.operand(1);
+          },
+      .sharding = along_dim_sharding,
+      .gradient =
+          [](Gradient& r) {
+            const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+            r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+          },
+      .flops = 0}},
+    {Op::put_along,
+     {.name = "put_along",
+      .kind = OpKind::sort,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = along_dim_sharding,
+      .gradient = [](Gradient& r) { r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1))); },
+      .shape_only = 1u << 2}},
+};
+
+}  // namespace tessera::rows
+
+#endif

@@ -1,0 +1,82 @@
+#include <cmath>
+
+#include "../../support/untyped.hpp"
+#include "../base/expect_error.hpp"
+
+#include <tessera/ops/sort.hpp>
+#include <tessera/partition/shapes.hpp>
+
+namespace ts = tessera;
+using namespace oracle;
+
+namespace {
+
+const Array x = random_array({3, 5}, 1);
+
+template <class... Args, class F> std::vector<Array> apply(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments);
+}
+
+TEST(Sort, Values) {
+  const auto f = [](const auto& v) {
+    return std::tuple(ts::sort<-1>(v), ts::sort<0, ts::Order::descending>(v), ts::argsort<1>(v));
+  };
+  const std::vector<Array> out = apply<Float<2>>(f, {x});
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 5; ++j) {
+      if (j > 0) EXPECT_LE(out[0].at({i, j - 1}), out[0].at({i, j}));
+      if (i > 0) EXPECT_GE(out[1].at({i - 1, j}), out[1].at({i, j}));
+      EXPECT_EQ(out[0].at({i, j}), x.at({i, static_cast<std::int64_t>(out[2].at({i, j}))}));
+    }
+}
+
+TEST(Sort, TopK) {
+  const auto f = [](const auto& v, const ts::Dim& k) {
+    const auto [values, indices] = ts::topk<1>(v, k);
+    const auto [one, place] = ts::topk<0, std::int64_t>(v, 1);
+    return std::tuple(values, indices, one * v, ts::cast<float>(place));
+  };
+  const std::vector<Array> out = apply<Float<2>, ts::Dim>(f, {x, Array::number(2)});
+  ASSERT_EQ(out[0].shape, (Shape{3, 2}));
+  ASSERT_EQ(out[2].shape, (Shape{3, 5}));  // one of a dim broadcasts
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 5; ++j) {
+      if (j != out[1].at({i, 0})) EXPECT_GE(out[0].at({i, 0}), x.at({i, j}));
+      if (j != out[1].at({i, 0}) && j != out[1].at({i, 1})) EXPECT_GE(out[0].at({i, 1}), x.at({i, j}));
+    }
+}
+
+TEST(Sort, Gradients) {
+  check_gradient<Float<2>>([](const auto& v) { return ts::sort<0>(v) * ts::sort<1, ts::Order::descending>(v); }, {x});
+  check_gradient<Float<2>>([](const auto& v) { return ts::topk<-1>(v * v, 3).values; }, {x});
+  // What is taken twice is added to twice.
+  const Array indices = [] {
+    Array made({3, 4});
+    for (std::size_t i = 0; i < made.data.size(); ++i) made.data[i] = static_cast<double>(i * i % 5);
+    return made;
+  }();
+  const auto taken = [](const auto& v, const auto& i) { return ts::take_along<1>(v * v, i); };
+  check_gradient<Float<2>, ts::ShardedTensor<std::int32_t, 2>>(taken, {x, indices});
+}
+
+TEST(Sort, Mistakes) {
+  const auto infer = [](const Program& program, std::vector<ts::Shape> arguments) {
+    return [&program, arguments] {
+      const std::vector<double> numbers{0, 6};
+      ts::infer_shapes(program.view(), arguments.data(), numbers.data());
+    };
+  };
+  const auto best = [](const auto& v, const ts::Dim& k) { return ts::topk<1>(v, k).values; };
+  const Program program = trace<decltype(best), Float<2>, ts::Dim>();
+  EXPECT_NO_THROW(infer(program, {{3, 6}, {}})());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(program, {{3, 5}, {}}),
+                             "[topk] more elements are asked for than the dim has: f32[3,5], 6 at ", "sort_test.cpp:");
+  const auto taken = [](const auto& v, const auto& i) { return ts::take_along<1>(v, i); };
+  const Program other = trace<decltype(taken), Float<2>, ts::ShardedTensor<std::int32_t, 2>>();
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(other, {{3, 5}, {4, 5}}),
+                             "[take_along] operand and indices differ in another dim than that along which is taken: "
+                             "f32[3,5] x i32[4,5] at ",
+                             "sort_test.cpp:");
+}
+
+}  // namespace
