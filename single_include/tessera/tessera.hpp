@@ -275,6 +275,9 @@ namespace detail {
   if (used > 0) __builtin_memcpy(made, old, used);
   return made;
 }
+/// Not a call of operator delete where a constexpr destructor sees it: clang takes the destruction of an empty array
+/// for what happens to every local one, and leaves the destructor out.
+inline void free_plain(void* items) { ::operator delete(items); }
 }  // namespace detail
 
 /// A growing array for the constant expressions of the library. std::vector takes several times as many of the steps
@@ -400,7 +403,7 @@ template <class T> class Growable {
   constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
   constexpr void free() {
     if constexpr (plain)
-      if (!std::is_constant_evaluated()) return ::operator delete(data_);
+      if (!std::is_constant_evaluated()) return detail::free_plain(data_);
     delete[] data_;
   }
 

@@ -16,8 +16,8 @@ namespace detail {
   if (used > 0) __builtin_memcpy(made, old, used);
   return made;
 }
-/// Not a call of operator delete where a constexpr destructor sees it: clang takes the destruction of an empty array for
-/// what happens to every local one, and leaves the destructor out.
+/// Not a call of operator delete where a constexpr destructor sees it: clang takes the destruction of an empty array
+/// for what happens to every local one, and leaves the destructor out.
 inline void free_plain(void* items) { ::operator delete(items); }
 }  // namespace detail
 
