@@ -39,7 +39,7 @@ template <class T> class Growable {
     for (const T& value : list) data_[size_++] = value;
   }
   constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
-    if (size_ > 0) data_ = copy_of(other.data_, size_, size_);
+    if (size_ > 0) data_ = copy_of(static_cast<const T*>(other.data_), size_, size_);
   }
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),

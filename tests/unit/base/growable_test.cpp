@@ -67,6 +67,11 @@ TEST(Growable, CopiesAreTheirOwn) {
   EXPECT_EQ(a.size(), 4u);
   EXPECT_EQ(a[1], 6);
   EXPECT_NE(a.data(), b.data());
+
+  const ts::Growable<ts::Growable<int>> rows{{1, 2}, {3}};
+  const ts::Growable<ts::Growable<int>> others = rows;
+  EXPECT_EQ(rows, (ts::Growable<ts::Growable<int>>{{1, 2}, {3}}));
+  EXPECT_EQ(others, rows);
 }
 
 TEST(Growable, MovesLeaveNothingBehind) {
