@@ -86,7 +86,7 @@ class DimClasses {
       for (int d = 0; d < graph_[owner].rank; ++d) {
         if (dims.dims[d].size() != 1) continue;
         const auto f = static_cast<std::size_t>(dims.dims[d][0]);
-        if (rule.kinds[f] == FactorKind::replicate) continue;  // slice, pad, concat: the dim changes its extent
+        if (rule.kinds[f] >= FactorKind::permutation) continue;  // slice, pad, concat: the dim changes its extent
         if (first[f] < 0)
           first[f] = slot(owner, d);
         else

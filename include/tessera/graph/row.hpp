@@ -41,9 +41,10 @@ enum class Linearity : std::uint8_t {
 
 /// What a plan may do with a factor of an operation (after Shardy).
 enum class FactorKind : std::uint8_t {
-  pass,       ///< shards of the operands give shards of the result
-  reduction,  ///< shards give partial values of the result
-  replicate,  ///< must not be sharded
+  pass,         ///< shards of the operands give shards of the result
+  reduction,    ///< shards give partial values of the result
+  permutation,  ///< shards give shards of the result once rows have crossed their borders
+  replicate,    ///< must not be sharded
 };
 
 /// Which factors a dim consists of, major first. A dim of static extent 1 has none.
@@ -79,6 +80,8 @@ struct ShapeContext {
 
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+/// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
+using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
 
 inline constexpr std::int8_t any_arity = -1;
@@ -91,6 +94,7 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
+  OffsetRule offset = nullptr;               ///< null: moves no rows
   GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
   std::uint8_t flops = 1;                    ///< an element of the result

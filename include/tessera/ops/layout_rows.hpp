@@ -150,13 +150,13 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// Like elementwise, except that the dim worked along stays whole.
-constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+/// Like elementwise, except for the dim worked along, which is a factor of this kind.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule, FactorKind along) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
   for (int d = 0; d < node.rank; ++d) {
     if (d == dim || !node.is_unit(d)) {
-      const auto f = static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass));
+      const auto f = static_cast<std::int8_t>(rule.add(d == dim ? along : FactorKind::pass));
       rule.result.dims[d].push_back(f);
     }
   }
@@ -168,6 +168,20 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
         if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
   }
 }
+/// The dim worked along stays whole.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule, FactorKind::replicate);
+}
+/// Rows of the dim worked along cross the borders of shards. It stays whole where one has extent 1, which no axis
+/// splits.
+constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  const int dim = dim_of(node);
+  bool unit = node.is_unit(dim);
+  for (int i = 0; i < node.arity; ++i)
+    unit = unit || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_unit(dim));
+  along_dim_sharding(graph, id, rule, unit ? FactorKind::replicate : FactorKind::permutation);
+}
 
 constexpr Shape concat_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
@@ -178,6 +192,14 @@ constexpr Shape concat_shape(const ShapeContext& c) {
     shape[dim] += c.operand(i)[dim];
   }
   return shape;
+}
+
+constexpr std::int64_t slice_offset(const ShapeContext& c, int) { return -c.number(1); }
+constexpr std::int64_t pad_offset(const ShapeContext& c, int) { return c.number(1); }
+constexpr std::int64_t concat_offset(const ShapeContext& c, int i) {
+  std::int64_t rows = 0;
+  for (int before = 0; before < i; ++before) rows += c.operand(before)[static_cast<std::size_t>(dim_of(c.node()))];
+  return rows;
 }
 
 constexpr void concat_gradient(Gradient& r) {
@@ -237,7 +259,8 @@ inline constexpr RowEntry layout_rows[] = {
       .arity = 3,
       .linear = Linearity::first,
       .shape = slice_shape,
-      .sharding = along_dim_sharding,
+      .sharding = moved_dim_sharding,
+      .offset = slice_offset,
       .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
       .flops = 0}},
     {Op::pad,
@@ -246,7 +269,8 @@ inline constexpr RowEntry layout_rows[] = {
       .arity = 3,
       .linear = Linearity::first,
       .shape = pad_shape,
-      .sharding = along_dim_sharding,
+      .sharding = moved_dim_sharding,
+      .offset = pad_offset,
       .gradient =
           [](Gradient& r) {
             r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
@@ -259,7 +283,8 @@ inline constexpr RowEntry layout_rows[] = {
       .arity = any_arity,
       .linear = Linearity::jointly,
       .shape = concat_shape,
-      .sharding = along_dim_sharding,
+      .sharding = moved_dim_sharding,
+      .offset = concat_offset,
       .gradient = concat_gradient,
       .flops = 0}},
     {Op::permute,

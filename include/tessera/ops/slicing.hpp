@@ -55,7 +55,8 @@ template <int Rank, int D> struct PadTag {
 }  // namespace detail
 
 /// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
-/// a sharded dim is gathered first.
+/// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
+/// is brought together first where that sends less, and where `size` is the constant 1.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));

@@ -13,14 +13,16 @@ namespace tessera {
 using FactorAxes = Growable<AxisList>;
 
 /// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
-/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded.
+/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded, and so is the factor
+/// `whole`, if there is one.
 constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
-                                    const ValueShardings& values) {
+                                    const ValueShardings& values, int whole = -1) {
   FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
   ClaimList claims(links, mesh);
   claims.collect(link, values, 255, true);
   unsigned used = 0;
   for (const FactorClaim& claim : claims.claims) {
+    if (claim.factor == whole) continue;
     AxisList& own = chosen[static_cast<std::size_t>(claim.factor)];
     const AxisList wanted = splitting(links.factor(link, claim.factor), claim.axes, mesh);
     if (!is_prefix(own, wanted)) continue;

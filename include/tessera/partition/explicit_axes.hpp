@@ -162,7 +162,7 @@ class ExplicitAxes {
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
-          object("the dim that the operation works along is split");
+          object("a dim that the operation takes whole is split");
           continue;
         }
         if (axes[f].empty())

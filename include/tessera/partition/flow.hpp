@@ -2,9 +2,11 @@
 #define TESSERA_PARTITION_FLOW_HPP
 
 #include <cstdint>
+#include <utility>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/partition/assign.hpp>
+#include <tessera/partition/halo.hpp>
 #include <tessera/partition/linear.hpp>
 #include <tessera/partition/reshard_path.hpp>
 #include <tessera/partition/solve.hpp>
@@ -22,6 +24,7 @@ class Flow {
   Growable<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
   Growable<PartList> parts;            ///< by node: which parts of a partial value there are
   Growable<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
+  Growable<std::uint8_t> avoids_halo;  ///< by unit: whether it takes a split dim whole, which sends less
 
   /// `deterministic`: units that reduce are computed whole.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
@@ -32,6 +35,7 @@ class Flow {
     parts.assign(static_cast<std::size_t>(graph.size), {});
     made_by_.assign(static_cast<std::size_t>(graph.size), -1);
     added_over.assign(at(units.count), 0);
+    avoids_halo.assign(at(units.count), 0);
     partial_.assign(static_cast<std::size_t>(graph.size), 0);
     dependence_.assign(static_cast<std::size_t>(graph.size), Dependence::invariant);
     count_readers();
@@ -43,6 +47,7 @@ class Flow {
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
+      if (units[u].kind == UnitKind::layout) choose_halo(u);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -93,6 +98,47 @@ class Flow {
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
+  }
+
+  /// Rows that cross borders are sent alone, unless fewer bytes bring the whole dim together, by a gather or onto
+  /// another dim. Counted are the reshards of operands and of the result; where there are none, a device sends at most
+  /// what it has, which a gather sends at least.
+  constexpr void choose_halo(int u) {
+    FactorAxes& own = factors[at(u)];
+    int moved = 0;
+    while (moved < link(u).factor_count && links_.factor(link(u), moved).kind != FactorKind::permutation) ++moved;
+    if (moved == link(u).factor_count || own[at(moved)].empty()) return;
+    const Reshards split = reshards(u, own);
+    if (split.count == 0) return;
+    const Sharding made = sharding_of(links_, link(u), units_[u].input_count, own, graph_[units_[u].root].rank, mesh_);
+    const ShapeContext context{graph_, units_[u].root, found_.shapes.data(), found_.numbers.data(), nullptr};
+    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, moved);
+    if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return;
+    own = std::move(whole);
+    avoids_halo[at(u)] = 1;
+  }
+  /// How many of a layout unit's operands and results are resharded, and what a device sends for it.
+  struct Reshards {
+    int count = 0;
+    std::int64_t bytes = 0;
+  };
+  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
+    const Unit& unit = units_[u];
+    Reshards found;
+    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
+      if (lies_alike(from, to)) return;
+      ++found.count;
+      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
+    };
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int node = units_.input(u, i).node;
+      const Sharding& made = produced[at(node)];
+      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
+          sharding_of(links_, link(u), i, axes, graph_[node].rank, mesh_));
+    }
+    add(unit.root, sharding_of(links_, link(u), unit.input_count, axes, graph_[unit.root].rank, mesh_),
+        values_.of[at(unit.root)]);
+    return found;
   }
 
   constexpr void run(int u) {

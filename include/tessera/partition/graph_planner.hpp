@@ -6,6 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/partition/flow.hpp>
+#include <tessera/partition/halo.hpp>
 #include <tessera/partition/place_values.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/plan_options.hpp>
@@ -215,7 +216,8 @@ class GraphPlanner {
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
-    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, "operands meet", is_constraint(node));
+    const char* const why = flow_.avoids_halo[size(u)] ? "a halo would send more" : "operands meet";
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
   }
 
   constexpr void add_constraint(int u) {
@@ -235,7 +237,7 @@ class GraphPlanner {
     if (options_.deterministic) return false;  // kernels may choose their way by strides
     if (node.op == Op::slice) {
       strides = strides_[size(source)];
-      return !(stacked && dim_of(node) == 0);
+      return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
     }
     if (node.op != Op::rearrange) return false;
     const Factors factors = Factors::of(node);
@@ -286,9 +288,9 @@ class GraphPlanner {
     }
     step.factors = flow_.factors[size(u)];
     add_row_reductions(u, step);
-    if (graph_[unit.root].op == Op::permute && !step.factors[size(dim_of(graph_[unit.root]))].empty())
-      step.collectives.push_back(
-          permutation(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_));
+    if (unit.kind == UnitKind::layout)
+      step.collectives = layout_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
+                                         flow_.produced[size(unit.root)], mesh_);
     if (unit.kind == UnitKind::scan)
       add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];

@@ -77,7 +77,8 @@ struct FactorClaim {
 };
 
 /// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
-/// where the value is only read by something other than an elementwise computation: it is gathered there.
+/// where the value is only read by something other than an elementwise computation, nor where rows would have to cross
+/// borders: it is gathered there.
 class ClaimList {
  public:
   Growable<FactorClaim> claims;
@@ -101,6 +102,7 @@ class ClaimList {
         split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
           const FactorKind kind = links_.factor(link, factor).kind;
           if (own.empty() || kind == FactorKind::replicate) return;
+          if (priority > 0 && kind == FactorKind::permutation) return;
           add({own, priority, argument, kind, factor, operand.bytes});
         });
       }
@@ -207,7 +209,8 @@ class Propagation {
   }
 
  private:
-  static constexpr int stages = 4;  // whole pass-through, every pass-through, sums too, operands that repeat too
+  // Whole pass-through, every pass-through, sums and halos too, operands that repeat too.
+  static constexpr int stages = 4;
   const Links& links_;
   const Mesh& mesh_;
   const ExplicitShardings& rules_;
@@ -217,6 +220,10 @@ class Propagation {
   Growable<std::uint8_t> dirty_, visited_;
   bool changed_ = false;
 
+  /// What passing on costs communication.
+  static constexpr bool is_late(FactorKind kind) {
+    return kind == FactorKind::reduction || kind == FactorKind::permutation;
+  }
   static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
 
   constexpr void find_readers() {
@@ -236,7 +243,7 @@ class Propagation {
   constexpr bool enters(const Link& link, int stage) const {
     if (stage == 2) {
       for (int f = 0; f < link.factor_count; ++f)
-        if (links_.factor(link, f).kind == FactorKind::reduction) return true;
+        if (is_late(links_.factor(link, f).kind)) return true;
     } else if (stage == 3) {
       for (int i = 0; i < link.operand_count; ++i)
         if (links_.operand(link, i).narrow) return true;
@@ -290,7 +297,7 @@ class Propagation {
     bool moved = false;
     for (const FactorClaim& claim : claims_.claims) {
       if (claim.priority > 0 && yields(claim)) continue;
-      if (claim.kind == FactorKind::reduction && stage < 2) continue;
+      if (is_late(claim.kind) && stage < 2) continue;
       for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
         const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
         if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;

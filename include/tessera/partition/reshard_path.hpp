@@ -348,19 +348,6 @@ constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype,
   return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
 }
 
-/// What a permutation of a split dim sends: every device its slice. `made` is how the result lies.
-constexpr CollectiveInfo permutation(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh) {
-  CollectiveInfo sent;
-  sent.kind = Collective::permute;
-  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
-  sent.dtype = node.dtype;
-  sent.payload_bytes = local_bytes(shape, made, mesh, node.dtype);
-  sent.wire_bytes = ring_bytes(sent.kind, sent.payload_bytes, devices_on(mesh, sent.axes));
-  sent.source = node.source;
-  sent.why = "shard_map";
-  return sent;
-}
-
 constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   std::int64_t total = 0;
   for (const CollectiveInfo& step : path) total += step.wire_bytes;

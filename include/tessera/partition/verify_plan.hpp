@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/partition/halo.hpp>
 #include <tessera/partition/links.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/reshard_path.hpp>
@@ -126,6 +127,11 @@ class PlanVerifier {
       require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs lie as the factors say");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]), "results lie as the factors say");
+    if (unit.kind != UnitKind::layout) return;
+    const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
+    require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
+                tessera::wire_bytes(step.collectives),
+            "a layout operation lists what it sends");
   }
 
   constexpr void verify_repeat(const GraphPlan& plan, const PlanStep& step) const {

@@ -12,7 +12,8 @@
 
 namespace tessera::runtime {
 
-/// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, constraints.
+/// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
+/// Rows that lie in the shard of another place are read there.
 class LayoutStep final : public PreparedStep {
  public:
   explicit LayoutStep(const StepContext& c)
@@ -20,19 +21,25 @@ class LayoutStep final : public PreparedStep {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
+    const bool moves = row_of(c.graph[node].op).offset != nullptr;
+    if (!step.collectives.empty()) sent_ = step.collectives[0];
+    if (moves) sent_.payload_bytes = sent_.wire_bytes = 0;
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
       if (c.graph[node].op == Op::permute)
         add_permuted(c.graph, node, step, at);
+      else if (moves)
+        add_moved(c.graph, node, step, at);
       else
         add(c.graph, node, step, at);
     }
+    sends_ = moves ? sent_.payload_bytes != 0 : !step.collectives.empty();
   }
 
   void run(Frame& frame) const override {
-    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
-      scope->add(layout_.mesh(), step_.collectives[0]);
+    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && sends_)
+      scope->add(layout_.mesh(), sent_);
     for (const Piece& piece : zeros_) run_piece(frame, piece, true);
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_),
                  [&](std::int64_t i) { run_piece(frame, pieces_[static_cast<std::size_t>(i)], false); });
@@ -50,6 +57,9 @@ class LayoutStep final : public PreparedStep {
   std::int64_t element_;
   std::vector<Piece> pieces_, zeros_;
   double piece_bytes_ = 1;
+  CollectiveInfo sent_;  // of moved rows, as counted here, whatever the plan says
+  std::vector<std::int64_t> sent_by_;
+  bool sends_ = false;
 
   void run_piece(Frame& frame, const Piece& piece, bool zero) const {
     char* to = frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_;
@@ -109,11 +119,7 @@ class LayoutStep final : public PreparedStep {
           zeros_.push_back(piece);
           continue;
         }
-        Coordinates from_at = at;
-        std::int64_t shard = source / chunk;
-        for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
-          from_at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
-        const int from = in.index(from_at, value.stacked ? l : 0);
+        const int from = in.index(at_shard(at, axes, source / chunk), value.stacked ? l : 0);
         piece.from = in.first + from;
         piece.from_strides = in.strides[static_cast<std::size_t>(from)];
         piece.from_offset = (source - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
@@ -122,13 +128,71 @@ class LayoutStep final : public PreparedStep {
     }
   }
 
+  /// Each operand's rows along one dim are copied to where they come to lie, from the same shard or from those of other
+  /// places; zeros go where none do.
+  void add_moved(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
+    const ValueLayout& out = layout_[step.outputs[0]];
+    const int dim_index = dim_of(graph[node]);
+    const auto dim = static_cast<std::size_t>(dim_index);
+    const ShapeContext context{graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
+    for (int l = 0; l < out.layers; ++l) {
+      const auto to = static_cast<std::size_t>(out.index(at, l));
+      const Box& box = out.boxes[to];
+      const auto piece_of = [&](std::int64_t begin, std::int64_t end) {
+        Piece piece;
+        piece.to = out.first + static_cast<int>(to);
+        piece.to_strides = out.strides[to];
+        piece.to_offset = (begin - box.begin[dim]) * piece.to_strides[dim];
+        piece.extent = extents(box);
+        piece.extent[dim] = end - begin;
+        return piece;
+      };
+      std::int64_t next = box.begin[dim];
+      for (std::size_t i = 0; i < step.inputs.size() && next < box.end[dim]; ++i) {
+        const ValueLayout& in = layout_[step.inputs[i]];
+        const PlanValue& value = layout_.value(step.inputs[i]);
+        const std::int64_t offset = row_of(graph[node].op).offset(context, static_cast<int>(i));
+        const std::int64_t extent = value.shape[dim], count = shard_count(value.sharding, layout_.mesh(), dim_index);
+        const std::int64_t chunk = std::max<std::int64_t>(1, (extent + count - 1) / count);
+        const std::int64_t begin = std::max(next, offset), end = std::min(box.end[dim], offset + extent);
+        const int own = in.index(at, value.stacked ? l : 0);
+        for (std::int64_t row = begin, last = 0; row < end; row = last) {
+          if (next < row) zeros_.push_back(piece_of(next, row));
+          const std::int64_t shard = (row - offset) / chunk;
+          last = std::min(end, (shard + 1) * chunk + offset);
+          const int from = in.index(at_shard(at, value.sharding.dims[dim_index], shard), value.stacked ? l : 0);
+          Piece piece = piece_of(row, last);
+          piece.from = in.first + from;
+          piece.from_strides = in.strides[static_cast<std::size_t>(from)];
+          piece.from_offset =
+              (row - offset - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
+          if (from != own) send(static_cast<std::size_t>(from % in.grid.count()), volume(piece.extent) * element_);
+          add_pieces(piece);
+          next = last;
+        }
+      }
+      if (next < box.end[dim]) zeros_.push_back(piece_of(next, box.end[dim]));
+    }
+  }
+  /// The place of a shard along a dim that these axes split, as far as others go at `at`.
+  Coordinates at_shard(Coordinates at, const AxisList& axes, std::int64_t shard) const {
+    for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
+      at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
+    return at;
+  }
+  /// Counts what leaves a shard. Of the devices that hold replicas of it, each sends to its own neighbours.
+  void send(std::size_t shard, std::int64_t bytes) {
+    if (sent_by_.size() <= shard) sent_by_.resize(shard + 1);
+    sent_by_[shard] += bytes;
+    sent_.payload_bytes = sent_.wire_bytes = std::max(sent_.payload_bytes, sent_by_[shard]);
+  }
+
   void add(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int layers = out.layers;
     for (int l = 0; l < layers; ++l) {
       const int to = out.index(at, l);
       const kernels::Strides& to_strides = out.strides[static_cast<std::size_t>(to)];
-      std::int64_t start = 0;  // along the joined dim
       for (std::size_t i = 0; i < step.inputs.size(); ++i) {
         const ValueLayout& in = layout_[step.inputs[i]];
         const int from = in.index(at, layout_.value(step.inputs[i]).stacked ? l : 0);
@@ -138,45 +202,21 @@ class LayoutStep final : public PreparedStep {
         piece.extent = extents(in.boxes[static_cast<std::size_t>(from)]);
         piece.from_strides = in.strides[static_cast<std::size_t>(from)];
         piece.to_strides = to_strides;
-        switch (graph[node].op) {
-          case Op::rearrange: {
-            const Factors f = Factors::of(graph[node]);
-            const Shape factors = layout_.local_factors(graph, node, layout_.value(step.inputs[i]).sharding,
-                                                        in.boxes[static_cast<std::size_t>(from)]);
-            piece.from_strides = FrameLayout::factor_strides(f, factors, piece.from_strides);
-            piece.extent = factors;
-            piece.to_strides = kernels::Strides(factors.size(), 0);
-            for (int d = 0; d < graph[node].rank; ++d) {
-              std::int64_t stride = to_strides[static_cast<std::size_t>(d)];
-              for (int p = f.count - 1; p >= 0; --p) {
-                if (f.out_dim[p] != d) continue;
-                piece.to_strides[static_cast<std::size_t>(f.order[p])] = stride;
-                stride *= factors[static_cast<std::size_t>(f.order[p])];
-              }
+        if (graph[node].op == Op::rearrange) {
+          const Factors f = Factors::of(graph[node]);
+          const Shape factors = layout_.local_factors(graph, node, layout_.value(step.inputs[i]).sharding,
+                                                      in.boxes[static_cast<std::size_t>(from)]);
+          piece.from_strides = FrameLayout::factor_strides(f, factors, piece.from_strides);
+          piece.extent = factors;
+          piece.to_strides = kernels::Strides(factors.size(), 0);
+          for (int d = 0; d < graph[node].rank; ++d) {
+            std::int64_t stride = to_strides[static_cast<std::size_t>(d)];
+            for (int p = f.count - 1; p >= 0; --p) {
+              if (f.out_dim[p] != d) continue;
+              piece.to_strides[static_cast<std::size_t>(f.order[p])] = stride;
+              stride *= factors[static_cast<std::size_t>(f.order[p])];
             }
-            break;
           }
-          case Op::slice: {
-            const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
-            piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
-            piece.from_offset = number(graph, node, 1) * piece.from_strides[dim];
-            break;
-          }
-          case Op::pad: {
-            Piece zero = piece;
-            zero.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
-            zeros_.push_back(zero);
-            piece.to_offset = number(graph, node, 1) * to_strides[static_cast<std::size_t>(dim_of(graph[node]))];
-            break;
-          }
-          case Op::concat: {
-            const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
-            piece.to_offset = start * to_strides[dim];
-            start += piece.extent[dim];
-            break;
-          }
-          default:
-            break;
         }
         add_pieces(piece);
       }

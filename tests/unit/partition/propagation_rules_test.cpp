@@ -47,7 +47,9 @@ std::string rule_text(const ts::ProgramView& program, ts::Op op) {
   for (std::size_t f = 0; f < rule.kinds.size(); ++f)
     if (rule.kinds[f] != ts::FactorKind::pass)
       kinds += ts::concat_text("  ", static_cast<char>('a' + f),
-                               rule.kinds[f] == ts::FactorKind::reduction ? " summed" : " whole");
+                               rule.kinds[f] == ts::FactorKind::reduction     ? " summed"
+                               : rule.kinds[f] == ts::FactorKind::permutation ? " moved"
+                                                                              : " whole");
   return text + " -> " + dims(rule.result, graph[id].rank) + kinds;
 }
 
@@ -164,10 +166,21 @@ TEST(PropagationRules, Layout) {
     for (const char* b : {"{-,-}", "{x,-}", "{-,x}"}) golden.row(concat, f32({8, 4}, spec(a)), f32({8, 12}, spec(b)));
   constexpr auto slice = [](auto a) { return ts::slice<1>(a, 1, 4) * 2.0; };
   golden.rule("slice", ts::Op::slice, slice, f32({8, 8}, {}));
-  for (const char* a : {"{x,-}", "{-,x}", "{y,x}"}) golden.row(slice, f32({8, 8}, spec(a)));
+  for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}", "{-,(y,x)}"}) golden.row(slice, f32({8, 8}, spec(a)));
+  constexpr auto one = [](auto a) { return ts::slice<1>(a, 1, 1) * 2.0; };
+  golden.rule("one index", ts::Op::slice, one, f32({8, 8}, {}));
+  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(one, f32({8, 8}, spec(a)));
   constexpr auto pad = [](auto a) { return ts::pad<1>(a, 1, 3); };
   golden.rule("pad", ts::Op::pad, pad, f32({8, 8}, {}));
-  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(pad, f32({8, 8}, spec(a)));
+  for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}"}) golden.row(pad, f32({8, 8}, spec(a)));
+  constexpr auto slopes = [](auto a) {  // of a sum of squares of differences: slices one way, pads the other
+    return ts::grad([](const auto& v) {
+      const auto d = ts::slice<1>(v, 1, 7) - ts::slice<1>(v, 0, 7);
+      return ts::sum(d * d);
+    })(a);
+  };
+  golden.rule("gradient of slices", ts::Op::pad, slopes, f32({8, 8}, {}));
+  for (const char* a : {"{x,-}", "{-,x}", "{y,x}"}) golden.row(slopes, f32({8, 8}, spec(a)));
   EXPECT_EQ(golden.text(), R"(
 split: a(bc) -> abc
   {x,-} -> {x,-,-}
@@ -187,20 +200,31 @@ merge: abc -> a(bc)
 transpose: abc -> cab
   {x,y,-} -> {-,x,y}
   {-,(y,x),-} -> {-,-,(y,x)}
-concat: ab, ab -> ab  b whole
+concat: ab, ab -> ab  b moved
   {x,-} {-,-} -> {x,-}
   {x,-} {x,-} -> {x,-}
   {x,-} {-,x} -> {x,-} all_to_all(x) 384
-  {-,x} {-,-} -> {-,-} all_gather(x) 128
+  {-,x} {-,-} -> {-,x} permute(x) 64
   {-,x} {x,-} -> {x,-} all_to_all(x) 128
-  {-,x} {-,x} -> {-,-} all_gather(x) 128 all_gather(x) 384
-slice: ab -> ab  b whole
+  {-,x} {-,x} -> {-,x} permute(x) 64
+slice: ab -> ab  b moved
+  {x,-} -> {x,-}
+  {-,x} -> {-,x} permute(x) 32
+  {y,x} -> {y,x} permute(x) 16
+  {-,(x,y)} -> {-,(x,y)} permute(x,y) 32
+  {-,(y,x)} -> {-,(y,x)} permute(x,y) 32
+one index: ab -> ab  b whole
   {x,-} -> {x,-}
   {-,x} -> {-,-} all_gather(x) 256
-  {y,x} -> {y,-} all_gather(x) 128
-pad: ab -> ab  b whole
+pad: ab -> ab  b moved
   {x,-} -> {x,-}
-  {-,x} -> {-,-} all_gather(x) 256
+  {-,x} -> {-,x} permute(x) 32
+  {y,x} -> {y,x} permute(x) 16
+  {-,(x,y)} -> {-,(x,y)} permute(x,y) 64
+gradient of slices: ab, ab -> ab  b moved
+  {x,-} -> {x,-}
+  {-,x} -> {-,x} permute(x) 32 permute(x) 32
+  {y,x} -> {y,x} permute(x) 16 permute(x) 16
 )");
 }
 
