@@ -38,6 +38,16 @@ static_assert(frozen.memory.peak < 200'000);            // bytes of the device t
 static_assert(frozen.flops() > 5 * 2 * 32 * 64 * 256);  // of all devices
 static_assert(frozen.collectives[0].source.line > 0 && frozen.collectives[0].why == "partial sum");
 
+constexpr auto smooth = [](auto x) {  // x [16/data, 8]
+  const auto rows = ts::extent<0>(x) - 2;
+  const auto y = ts::slice<0>(x, 0, rows) + ts::slice<0>(x, 1, rows) + ts::slice<0>(x, 2, rows);
+  return ts::pad<0>(y / 3.0, 1, 1);
+};
+constexpr auto halos = ts::freeze([] {
+  return ts::plan(smooth, ts::Mesh({{"data", 4}}), ts::abstract<float>({16, 8}, {"data"}));
+});
+static_assert(halos.count(ts::all_gather) == 0 && halos.unasked_count() == 0);
+
 }  // namespace
 
 TEST(plans_page, runs) {
@@ -91,7 +101,20 @@ on the wire of a device: 131,076 B -> 38,916 B
       "{-,data} to {data,-} for its use at plans_doc_test.cpp:");
 }
 
+TEST(plans_page, explains_halos) {
+  tessera_test::Output output;
+  std::cout << ts::explain(halos);
+  EXPECT_EQ(output.text_at("plans_doc_test.cpp", "plan.cpp:4"), R"(plan on mesh(data=4)
+  permute over data: 32 B, 32 B on the wire  at plan.cpp:4  (halo)
+  permute over data: 64 B, 64 B on the wire  at plan.cpp:4  (halo)
+  permute over data: 32 B, 32 B on the wire  at plan.cpp:4  (halo)
+communication of each device
+  3 permute over data: 128 B, 128 B on the wire
+memory of a device: 128 B arguments, 128 B results, 512 B scratch; 640 B at most
+)");
+}
+
 TEST(plans_page, holds_the_lines_of_this_file) {
-  tessera_test::expect_lines({.name = "spmd.md", .section = "Plans", .lines = 31, .left_out = tessera_test::is_message},
+  tessera_test::expect_lines({.name = "spmd.md", .section = "Plans", .lines = 50, .left_out = tessera_test::is_message},
                              __FILE__);
 }
