@@ -298,7 +298,7 @@ template <class T> class Growable {
     for (const T& value : list) data_[size_++] = value;
   }
   constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
-    if (size_ > 0) data_ = copy_of(other.data_, size_, size_);
+    if (size_ > 0) data_ = copy_of(static_cast<const T*>(other.data_), size_, size_);
   }
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
@@ -4507,9 +4507,10 @@ enum class Linearity : std::uint8_t {
 
 /// What a plan may do with a factor of an operation (after Shardy).
 enum class FactorKind : std::uint8_t {
-  pass,       ///< shards of the operands give shards of the result
-  reduction,  ///< shards give partial values of the result
-  replicate,  ///< must not be sharded
+  pass,         ///< shards of the operands give shards of the result
+  reduction,    ///< shards give partial values of the result
+  permutation,  ///< shards give shards of the result once rows have crossed their borders
+  replicate,    ///< must not be sharded
 };
 
 /// Which factors a dim consists of, major first. A dim of static extent 1 has none.
@@ -4545,6 +4546,8 @@ struct ShapeContext {
 
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+/// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
+using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
 
 inline constexpr std::int8_t any_arity = -1;
@@ -4557,6 +4560,7 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
+  OffsetRule offset = nullptr;               ///< null: moves no rows
   GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
   std::uint8_t flops = 1;                    ///< an element of the result
@@ -5889,13 +5893,13 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// Like elementwise, except that the dim worked along stays whole.
-constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+/// Like elementwise, except for the dim worked along, which is a factor of this kind.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule, FactorKind along) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
   for (int d = 0; d < node.rank; ++d) {
     if (d == dim || !node.is_unit(d)) {
-      const auto f = static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass));
+      const auto f = static_cast<std::int8_t>(rule.add(d == dim ? along : FactorKind::pass));
       rule.result.dims[d].push_back(f);
     }
   }
@@ -5907,6 +5911,20 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
         if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
   }
 }
+/// The dim worked along stays whole.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule, FactorKind::replicate);
+}
+/// Rows of the dim worked along cross the borders of shards. It stays whole where one has extent 1, which no axis
+/// splits.
+constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  const int dim = dim_of(node);
+  bool unit = node.is_unit(dim);
+  for (int i = 0; i < node.arity; ++i)
+    unit = unit || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_unit(dim));
+  along_dim_sharding(graph, id, rule, unit ? FactorKind::replicate : FactorKind::permutation);
+}
 
 constexpr Shape concat_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
@@ -5917,6 +5935,14 @@ constexpr Shape concat_shape(const ShapeContext& c) {
     shape[dim] += c.operand(i)[dim];
   }
   return shape;
+}
+
+constexpr std::int64_t slice_offset(const ShapeContext& c, int) { return -c.number(1); }
+constexpr std::int64_t pad_offset(const ShapeContext& c, int) { return c.number(1); }
+constexpr std::int64_t concat_offset(const ShapeContext& c, int i) {
+  std::int64_t rows = 0;
+  for (int before = 0; before < i; ++before) rows += c.operand(before)[static_cast<std::size_t>(dim_of(c.node()))];
+  return rows;
 }
 
 constexpr void concat_gradient(Gradient& r) {
@@ -5976,7 +6002,8 @@ inline constexpr RowEntry layout_rows[] = {
       .arity = 3,
       .linear = Linearity::first,
       .shape = slice_shape,
-      .sharding = along_dim_sharding,
+      .sharding = moved_dim_sharding,
+      .offset = slice_offset,
       .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
       .flops = 0}},
     {Op::pad,
@@ -5985,7 +6012,8 @@ inline constexpr RowEntry layout_rows[] = {
       .arity = 3,
       .linear = Linearity::first,
       .shape = pad_shape,
-      .sharding = along_dim_sharding,
+      .sharding = moved_dim_sharding,
+      .offset = pad_offset,
       .gradient =
           [](Gradient& r) {
             r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
@@ -5998,7 +6026,8 @@ inline constexpr RowEntry layout_rows[] = {
       .arity = any_arity,
       .linear = Linearity::jointly,
       .shape = concat_shape,
-      .sharding = along_dim_sharding,
+      .sharding = moved_dim_sharding,
+      .offset = concat_offset,
       .gradient = concat_gradient,
       .flops = 0}},
     {Op::permute,
@@ -9824,7 +9853,8 @@ template <int Rank, int D> struct PadTag {
 }  // namespace detail
 
 /// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
-/// a sharded dim is gathered first.
+/// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
+/// is brought together first where that sends less, and where `size` is the constant 1.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
@@ -15382,7 +15412,8 @@ struct FactorClaim {
 };
 
 /// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
-/// where the value is only read by something other than an elementwise computation: it is gathered there.
+/// where the value is only read by something other than an elementwise computation, nor where rows would have to cross
+/// borders: it is gathered there.
 class ClaimList {
  public:
   Growable<FactorClaim> claims;
@@ -15406,6 +15437,7 @@ class ClaimList {
         split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
           const FactorKind kind = links_.factor(link, factor).kind;
           if (own.empty() || kind == FactorKind::replicate) return;
+          if (priority > 0 && kind == FactorKind::permutation) return;
           add({own, priority, argument, kind, factor, operand.bytes});
         });
       }
@@ -15512,7 +15544,8 @@ class Propagation {
   }
 
  private:
-  static constexpr int stages = 4;  // whole pass-through, every pass-through, sums too, operands that repeat too
+  // Whole pass-through, every pass-through, sums and halos too, operands that repeat too.
+  static constexpr int stages = 4;
   const Links& links_;
   const Mesh& mesh_;
   const ExplicitShardings& rules_;
@@ -15522,6 +15555,10 @@ class Propagation {
   Growable<std::uint8_t> dirty_, visited_;
   bool changed_ = false;
 
+  /// What passing on costs communication.
+  static constexpr bool is_late(FactorKind kind) {
+    return kind == FactorKind::reduction || kind == FactorKind::permutation;
+  }
   static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
 
   constexpr void find_readers() {
@@ -15541,7 +15578,7 @@ class Propagation {
   constexpr bool enters(const Link& link, int stage) const {
     if (stage == 2) {
       for (int f = 0; f < link.factor_count; ++f)
-        if (links_.factor(link, f).kind == FactorKind::reduction) return true;
+        if (is_late(links_.factor(link, f).kind)) return true;
     } else if (stage == 3) {
       for (int i = 0; i < link.operand_count; ++i)
         if (links_.operand(link, i).narrow) return true;
@@ -15595,7 +15632,7 @@ class Propagation {
     bool moved = false;
     for (const FactorClaim& claim : claims_.claims) {
       if (claim.priority > 0 && yields(claim)) continue;
-      if (claim.kind == FactorKind::reduction && stage < 2) continue;
+      if (is_late(claim.kind) && stage < 2) continue;
       for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
         const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
         if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;
@@ -16076,7 +16113,7 @@ class ExplicitAxes {
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
-          object("the dim that the operation works along is split");
+          object("a dim that the operation takes whole is split");
           continue;
         }
         if (axes[f].empty())
@@ -16432,7 +16469,7 @@ class DimClasses {
       for (int d = 0; d < graph_[owner].rank; ++d) {
         if (dims.dims[d].size() != 1) continue;
         const auto f = static_cast<std::size_t>(dims.dims[d][0]);
-        if (rule.kinds[f] == FactorKind::replicate) continue;  // slice, pad, concat: the dim changes its extent
+        if (rule.kinds[f] >= FactorKind::permutation) continue;  // slice, pad, concat: the dim changes its extent
         if (first[f] < 0)
           first[f] = slot(owner, d);
         else
@@ -17517,14 +17554,16 @@ namespace tessera {
 using FactorAxes = Growable<AxisList>;
 
 /// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
-/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded.
+/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded, and so is the factor
+/// `whole`, if there is one.
 constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
-                                    const ValueShardings& values) {
+                                    const ValueShardings& values, int whole = -1) {
   FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
   ClaimList claims(links, mesh);
   claims.collect(link, values, 255, true);
   unsigned used = 0;
   for (const FactorClaim& claim : claims.claims) {
+    if (claim.factor == whole) continue;
     AxisList& own = chosen[static_cast<std::size_t>(claim.factor)];
     const AxisList wanted = splitting(links.factor(link, claim.factor), claim.axes, mesh);
     if (!is_prefix(own, wanted)) continue;
@@ -17612,93 +17651,6 @@ constexpr std::uint16_t axes_of(const FactorAxes& factors) {
   for (const AxisList& list : factors)
     for (std::uint8_t axis : list) mask = static_cast<std::uint16_t>(mask | 1u << axis);
   return mask;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/linear.hpp
-
-#ifndef TESSERA_PARTITION_LINEAR_HPP
-#define TESSERA_PARTITION_LINEAR_HPP
-
-namespace tessera {
-
-/// How a value depends on the partial inputs of the unit that computes it.
-enum class Dependence : std::uint8_t {
-  invariant,  ///< not at all
-  zero,       ///< it is zero, which is invariant and linear at once
-  linear,     ///< homogeneous and linear in all of them together: its parts sum to it
-  nonlinear   ///< any other way: the inputs must be reduced first
-};
-
-namespace detail {
-
-constexpr Dependence combined(const Node& node, const OpRow& row, const Dependence* in) {
-  bool any = false, all = true;
-  int linear_count = 0;
-  for (int i = 0; i < node.arity; ++i) {
-    if (row.shape_only >> i & 1) continue;
-    if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
-    const bool is_linear = in[i] == Dependence::linear;
-    any = any || is_linear;
-    linear_count += is_linear;
-    if (i > 0 || row.linear != Linearity::choice) all = all && (is_linear || in[i] == Dependence::zero);
-  }
-  const bool passes_zero = row.linear == Linearity::first || row.linear == Linearity::each;
-  if (!any) return passes_zero && in[0] == Dependence::zero ? Dependence::zero : Dependence::invariant;
-  switch (row.linear) {
-    case Linearity::no:
-      return Dependence::nonlinear;
-    case Linearity::jointly:
-      return all ? Dependence::linear : Dependence::nonlinear;
-    case Linearity::first:
-      return in[0] == Dependence::linear && linear_count == 1 ? Dependence::linear : Dependence::nonlinear;
-    case Linearity::each:
-      return linear_count == 1 ? Dependence::linear : Dependence::nonlinear;
-    case Linearity::choice:
-      return in[0] != Dependence::linear && all ? Dependence::linear : Dependence::nonlinear;
-  }
-  return Dependence::nonlinear;
-}
-
-}  // namespace detail
-
-/// How the results of a fused unit depend on the values marked in `partial` (by node). `scratch` is by node, all
-/// invariant. Returns false when some result depends on them and is not linear; otherwise `linear` says of each result
-/// whether it does.
-constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int u,
-                            const Growable<std::uint8_t>& partial, Growable<Dependence>& scratch,
-                            Growable<std::uint8_t>& linear) {
-  const Unit& unit = units[u];
-  for (int m = 0; m < unit.member_count; ++m) {
-    const int id = units.members[unit.first_member + m];
-    const Node& node = graph[id];
-    const OpRow& row = row_of(node.op);
-    Dependence in[3]{};
-    for (int i = 0; i < node.arity && i < 3; ++i) {
-      const int operand = graph.operand(id, i);
-      if (operand < 0 || (row.shape_only >> i & 1)) continue;
-      if (partial[static_cast<std::size_t>(operand)])
-        in[i] = Dependence::linear;
-      else if (graph[operand].op == Op::constant && graph[operand].value == 0)
-        in[i] = Dependence::zero;
-      else
-        in[i] = scratch[static_cast<std::size_t>(operand)];
-    }
-    scratch[static_cast<std::size_t>(id)] = detail::combined(node, row, in);
-  }
-  bool valid = true;
-  linear.assign(static_cast<std::size_t>(unit.output_count), 0);
-  for (int o = 0; o < unit.output_count; ++o) {
-    const Dependence found = scratch[static_cast<std::size_t>(units.output(u, o).node)];
-    if (found == Dependence::nonlinear) valid = false;
-    linear[static_cast<std::size_t>(o)] = found == Dependence::linear;
-  }
-  for (int m = 0; m < unit.member_count; ++m)
-    scratch[static_cast<std::size_t>(units.members[unit.first_member + m])] = Dependence::invariant;
-  return valid;
 }
 
 }  // namespace tessera
@@ -18050,19 +18002,6 @@ constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype,
   return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
 }
 
-/// What a permutation of a split dim sends: every device its slice. `made` is how the result lies.
-constexpr CollectiveInfo permutation(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh) {
-  CollectiveInfo sent;
-  sent.kind = Collective::permute;
-  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
-  sent.dtype = node.dtype;
-  sent.payload_bytes = local_bytes(shape, made, mesh, node.dtype);
-  sent.wire_bytes = ring_bytes(sent.kind, sent.payload_bytes, devices_on(mesh, sent.axes));
-  sent.source = node.source;
-  sent.why = "shard_map";
-  return sent;
-}
-
 constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   std::int64_t total = 0;
   for (const CollectiveInfo& step : path) total += step.wire_bytes;
@@ -18075,6 +18014,259 @@ constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
   for (int d = 0; d < x.rank; ++d)
     if (!(x.dims[d] == y.dims[d])) return false;
   return true;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/halo.hpp
+
+#ifndef TESSERA_PARTITION_HALO_HPP
+#define TESSERA_PARTITION_HALO_HPP
+
+namespace tessera {
+
+/// Rows of a dim: begin <= row < end.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+
+  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
+  constexpr IndexRange within(const IndexRange& other) const {
+    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+  }
+};
+
+/// How many rows each of `count` devices holds of a dim, those at its end aside.
+constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
+  return extent / count + (extent % count != 0);
+}
+constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
+  const std::int64_t rows = rows_of_chunk(extent, count);
+  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
+}
+
+/// Which rows of an operand a result is made from: row i reads rows [first, last) + i * stride, those that there are.
+/// A slice reads [start, start + 1), padding and a join read before the operand's first row and past its last; a
+/// convolution reads [-padding, -padding + window), a left halo of `padding` rows and the others on the right.
+struct HaloWindow {
+  std::int64_t extent = 0;  ///< of the operand
+  std::int64_t first = 0, last = 1;
+  std::int64_t stride = 1;
+
+  /// Rows that lie in between, which a stride above the window skips, are read as well.
+  constexpr IndexRange read_by(const IndexRange& rows) const {
+    if (rows.size() == 0) return {};
+    return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
+  }
+  /// Whether no row is read twice, and none is skipped.
+  constexpr bool reads_once() const { return last - first == stride; }
+};
+
+/// What devices send each other when operand and result are split among the same `count` devices, in chunks of their
+/// own: each sends rows of its chunk to all devices whose chunk of the result is made from them.
+class Halo {
+ public:
+  /// `rows`: of the result.
+  constexpr Halo(std::int64_t rows, std::int64_t count) : rows_(rows), count_(count) {}
+  constexpr void read(const HaloWindow& window) { windows_.push_back(window); }
+
+  /// Rows that a device sends, those of all operands together.
+  constexpr std::int64_t sent_by(std::int64_t device) const {
+    std::int64_t sent = 0;
+    for (const HaloWindow& window : windows_) {
+      const IndexRange own = chunk_of(window.extent, count_, device);
+      if (window.reads_once()) {
+        sent += window.read_by({0, rows_}).within(own).size();
+      } else {
+        for (std::int64_t to = first_reader(window, own); to < count_; ++to) {
+          const IndexRange rows = chunk_of(rows_, count_, to), read = window.read_by(rows);
+          if (rows.size() == 0 || read.begin >= own.end) break;
+          sent += read.within(own).size();
+        }
+      }
+      sent -= window.read_by(chunk_of(rows_, count_, device)).within(own).size();
+    }
+    return sent;
+  }
+
+  /// Of the device that sends most. What a device sends grows and shrinks linearly along the devices, from one border
+  /// of a chunk that meets another to the next, so that not all of many have to be looked at.
+  constexpr std::int64_t most_sent() const {
+    std::int64_t most = 0;
+    const auto look_at = [&](std::int64_t device) {
+      if (device < 0 || device >= count_) return;
+      const std::int64_t sent = sent_by(device);
+      most = sent > most ? sent : most;
+    };
+    bool all = count_ <= few;
+    for (const HaloWindow& window : windows_) all = all || !window.reads_once();
+    for (std::int64_t device = 0; all && device < count_; ++device) look_at(device);
+    for (const HaloWindow& window : windows_) {
+      if (all) break;
+      const std::int64_t chunk = rows_of_chunk(window.extent, count_);
+      const std::int64_t read = rows_of_chunk(rows_, count_) * window.stride;
+      const Line lines[] = {
+          {chunk, 0}, {chunk, chunk},    {read, window.first}, {read, window.first + read},
+          {0, 0},     {0, window.first}, {0, window.extent},   {0, (rows_ - 1) * window.stride + window.last}};
+      for (const Line& a : lines)
+        for (const Line& b : lines) {
+          if (a.slope <= b.slope) continue;
+          const std::int64_t device = (b.at_zero - a.at_zero) / (a.slope - b.slope);
+          for (std::int64_t near = device - 1; near <= device + 1; ++near) look_at(near);
+        }
+      look_at(0);
+      look_at(count_ - 1);
+    }
+    return most;
+  }
+
+ private:
+  static constexpr std::int64_t few = 64;
+  /// Where a border of a device's rows lies.
+  struct Line {
+    std::int64_t slope, at_zero;
+  };
+  std::int64_t rows_, count_;
+  Growable<HaloWindow> windows_;
+
+  /// The first device whose chunk of the result reads past the beginning of some rows.
+  constexpr std::int64_t first_reader(const HaloWindow& window, const IndexRange& rows) const {
+    const std::int64_t step = rows_of_chunk(rows_, count_) * window.stride;
+    const std::int64_t reads_past = rows.begin - window.last;
+    return step == 0 ? count_ : reads_past < step ? 0 : reads_past / step - 1;
+  }
+};
+
+namespace detail {
+
+constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std::int64_t bytes, const char* why) {
+  CollectiveInfo sent;
+  sent.kind = Collective::permute;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  sent.dtype = node.dtype;
+  sent.payload_bytes = sent.wire_bytes = bytes;
+  sent.source = node.source;
+  sent.why = why;
+  return sent;
+}
+
+}  // namespace detail
+
+/// Bytes of the rows that a device sends when a node moves rows along a dim that its operands and its result, `made`,
+/// are split along in the same way: of the device that sends most.
+constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  const int dim = dim_of(c.node());
+  const OpRow& row = row_of(c.node().op);
+  const Shape& result = c.shapes[c.id];
+  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
+  for (int i = 0; i < c.node().arity; ++i) {
+    if (!c.has(i) || (row.shape_only >> i & 1) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    const std::int64_t offset = row.offset(c, i);
+    halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
+  }
+  Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
+  slab[static_cast<std::size_t>(dim)] = 1;
+  return halo.most_sent() * volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype));
+}
+
+/// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
+/// borders of shards. Nothing where that dim is whole. `made` is how the result lies.
+constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  Growable<CollectiveInfo> sent;
+  const Node& node = c.node();
+  const bool moves = row_of(node.op).offset != nullptr;
+  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
+  const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
+  if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
+  return sent;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/linear.hpp
+
+#ifndef TESSERA_PARTITION_LINEAR_HPP
+#define TESSERA_PARTITION_LINEAR_HPP
+
+namespace tessera {
+
+/// How a value depends on the partial inputs of the unit that computes it.
+enum class Dependence : std::uint8_t {
+  invariant,  ///< not at all
+  zero,       ///< it is zero, which is invariant and linear at once
+  linear,     ///< homogeneous and linear in all of them together: its parts sum to it
+  nonlinear   ///< any other way: the inputs must be reduced first
+};
+
+namespace detail {
+
+constexpr Dependence combined(const Node& node, const OpRow& row, const Dependence* in) {
+  bool any = false, all = true;
+  int linear_count = 0;
+  for (int i = 0; i < node.arity; ++i) {
+    if (row.shape_only >> i & 1) continue;
+    if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
+    const bool is_linear = in[i] == Dependence::linear;
+    any = any || is_linear;
+    linear_count += is_linear;
+    if (i > 0 || row.linear != Linearity::choice) all = all && (is_linear || in[i] == Dependence::zero);
+  }
+  const bool passes_zero = row.linear == Linearity::first || row.linear == Linearity::each;
+  if (!any) return passes_zero && in[0] == Dependence::zero ? Dependence::zero : Dependence::invariant;
+  switch (row.linear) {
+    case Linearity::no:
+      return Dependence::nonlinear;
+    case Linearity::jointly:
+      return all ? Dependence::linear : Dependence::nonlinear;
+    case Linearity::first:
+      return in[0] == Dependence::linear && linear_count == 1 ? Dependence::linear : Dependence::nonlinear;
+    case Linearity::each:
+      return linear_count == 1 ? Dependence::linear : Dependence::nonlinear;
+    case Linearity::choice:
+      return in[0] != Dependence::linear && all ? Dependence::linear : Dependence::nonlinear;
+  }
+  return Dependence::nonlinear;
+}
+
+}  // namespace detail
+
+/// How the results of a fused unit depend on the values marked in `partial` (by node). `scratch` is by node, all
+/// invariant. Returns false when some result depends on them and is not linear; otherwise `linear` says of each result
+/// whether it does.
+constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int u,
+                            const Growable<std::uint8_t>& partial, Growable<Dependence>& scratch,
+                            Growable<std::uint8_t>& linear) {
+  const Unit& unit = units[u];
+  for (int m = 0; m < unit.member_count; ++m) {
+    const int id = units.members[unit.first_member + m];
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node.op);
+    Dependence in[3]{};
+    for (int i = 0; i < node.arity && i < 3; ++i) {
+      const int operand = graph.operand(id, i);
+      if (operand < 0 || (row.shape_only >> i & 1)) continue;
+      if (partial[static_cast<std::size_t>(operand)])
+        in[i] = Dependence::linear;
+      else if (graph[operand].op == Op::constant && graph[operand].value == 0)
+        in[i] = Dependence::zero;
+      else
+        in[i] = scratch[static_cast<std::size_t>(operand)];
+    }
+    scratch[static_cast<std::size_t>(id)] = detail::combined(node, row, in);
+  }
+  bool valid = true;
+  linear.assign(static_cast<std::size_t>(unit.output_count), 0);
+  for (int o = 0; o < unit.output_count; ++o) {
+    const Dependence found = scratch[static_cast<std::size_t>(units.output(u, o).node)];
+    if (found == Dependence::nonlinear) valid = false;
+    linear[static_cast<std::size_t>(o)] = found == Dependence::linear;
+  }
+  for (int m = 0; m < unit.member_count; ++m)
+    scratch[static_cast<std::size_t>(units.members[unit.first_member + m])] = Dependence::invariant;
+  return valid;
 }
 
 }  // namespace tessera
@@ -18099,6 +18291,7 @@ class Flow {
   Growable<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
   Growable<PartList> parts;            ///< by node: which parts of a partial value there are
   Growable<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
+  Growable<std::uint8_t> avoids_halo;  ///< by unit: whether it takes a split dim whole, which sends less
 
   /// `deterministic`: units that reduce are computed whole.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
@@ -18109,6 +18302,7 @@ class Flow {
     parts.assign(static_cast<std::size_t>(graph.size), {});
     made_by_.assign(static_cast<std::size_t>(graph.size), -1);
     added_over.assign(at(units.count), 0);
+    avoids_halo.assign(at(units.count), 0);
     partial_.assign(static_cast<std::size_t>(graph.size), 0);
     dependence_.assign(static_cast<std::size_t>(graph.size), Dependence::invariant);
     count_readers();
@@ -18120,6 +18314,7 @@ class Flow {
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
+      if (units[u].kind == UnitKind::layout) choose_halo(u);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -18170,6 +18365,47 @@ class Flow {
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
+  }
+
+  /// Rows that cross borders are sent alone, unless fewer bytes bring the whole dim together, by a gather or onto
+  /// another dim. Counted are the reshards of operands and of the result; where there are none, a device sends at most
+  /// what it has, which a gather sends at least.
+  constexpr void choose_halo(int u) {
+    FactorAxes& own = factors[at(u)];
+    int moved = 0;
+    while (moved < link(u).factor_count && links_.factor(link(u), moved).kind != FactorKind::permutation) ++moved;
+    if (moved == link(u).factor_count || own[at(moved)].empty()) return;
+    const Reshards split = reshards(u, own);
+    if (split.count == 0) return;
+    const Sharding made = sharding_of(links_, link(u), units_[u].input_count, own, graph_[units_[u].root].rank, mesh_);
+    const ShapeContext context{graph_, units_[u].root, found_.shapes.data(), found_.numbers.data(), nullptr};
+    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, moved);
+    if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return;
+    own = std::move(whole);
+    avoids_halo[at(u)] = 1;
+  }
+  /// How many of a layout unit's operands and results are resharded, and what a device sends for it.
+  struct Reshards {
+    int count = 0;
+    std::int64_t bytes = 0;
+  };
+  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
+    const Unit& unit = units_[u];
+    Reshards found;
+    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
+      if (lies_alike(from, to)) return;
+      ++found.count;
+      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
+    };
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int node = units_.input(u, i).node;
+      const Sharding& made = produced[at(node)];
+      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
+          sharding_of(links_, link(u), i, axes, graph_[node].rank, mesh_));
+    }
+    add(unit.root, sharding_of(links_, link(u), unit.input_count, axes, graph_[unit.root].rank, mesh_),
+        values_.of[at(unit.root)]);
+    return found;
   }
 
   constexpr void run(int u) {
@@ -18881,7 +19117,8 @@ class GraphPlanner {
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
-    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, "operands meet", is_constraint(node));
+    const char* const why = flow_.avoids_halo[size(u)] ? "a halo would send more" : "operands meet";
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
   }
 
   constexpr void add_constraint(int u) {
@@ -18901,7 +19138,7 @@ class GraphPlanner {
     if (options_.deterministic) return false;  // kernels may choose their way by strides
     if (node.op == Op::slice) {
       strides = strides_[size(source)];
-      return !(stacked && dim_of(node) == 0);
+      return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
     }
     if (node.op != Op::rearrange) return false;
     const Factors factors = Factors::of(node);
@@ -18952,9 +19189,9 @@ class GraphPlanner {
     }
     step.factors = flow_.factors[size(u)];
     add_row_reductions(u, step);
-    if (graph_[unit.root].op == Op::permute && !step.factors[size(dim_of(graph_[unit.root]))].empty())
-      step.collectives.push_back(
-          permutation(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_));
+    if (unit.kind == UnitKind::layout)
+      step.collectives = layout_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
+                                         flow_.produced[size(unit.root)], mesh_);
     if (unit.kind == UnitKind::scan)
       add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
@@ -19464,6 +19701,11 @@ class PlanVerifier {
       require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs lie as the factors say");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]), "results lie as the factors say");
+    if (unit.kind != UnitKind::layout) return;
+    const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
+    require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
+                tessera::wire_bytes(step.collectives),
+            "a layout operation lists what it sends");
   }
 
   constexpr void verify_repeat(const GraphPlan& plan, const PlanStep& step) const {
@@ -27783,27 +28025,33 @@ class IndexedStep final : public PreparedStep {
 
 namespace tessera::runtime {
 
-/// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, constraints.
+/// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
+/// Rows that lie in the shard of another place are read there.
 class LayoutStep final : public PreparedStep {
  public:
-  explicit LayoutStep(const StepContext& c)
-      : layout_(c.layout), step_(c.step), element_(c.layout[c.step.outputs[0]].element) {
+  explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
+    const bool moves = row_of(c.graph[node].op).offset != nullptr;
+    if (!step.collectives.empty()) sent_ = step.collectives[0];
+    if (moves) sent_.payload_bytes = sent_.wire_bytes = 0;
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
       if (c.graph[node].op == Op::permute)
         add_permuted(c.graph, node, step, at);
+      else if (moves)
+        add_moved(c.graph, node, step, at);
       else
         add(c.graph, node, step, at);
     }
+    sends_ = moves ? sent_.payload_bytes != 0 : !step.collectives.empty();
   }
 
   void run(Frame& frame) const override {
-    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
-      scope->add(layout_.mesh(), step_.collectives[0]);
+    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && sends_)
+      scope->add(layout_.mesh(), sent_);
     for (const Piece& piece : zeros_) run_piece(frame, piece, true);
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_),
                  [&](std::int64_t i) { run_piece(frame, pieces_[static_cast<std::size_t>(i)], false); });
@@ -27817,10 +28065,12 @@ class LayoutStep final : public PreparedStep {
     kernels::Strides to_strides, from_strides;
   };
   const FrameLayout& layout_;
-  const PlanStep& step_;
   std::int64_t element_;
   std::vector<Piece> pieces_, zeros_;
   double piece_bytes_ = 1;
+  CollectiveInfo sent_;  // of moved rows, as counted here, whatever the plan says
+  std::vector<std::int64_t> sent_by_;
+  bool sends_ = false;
 
   void run_piece(Frame& frame, const Piece& piece, bool zero) const {
     char* to = frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_;
@@ -27880,11 +28130,7 @@ class LayoutStep final : public PreparedStep {
           zeros_.push_back(piece);
           continue;
         }
-        Coordinates from_at = at;
-        std::int64_t shard = source / chunk;
-        for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
-          from_at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
-        const int from = in.index(from_at, value.stacked ? l : 0);
+        const int from = in.index(at_shard(at, axes, source / chunk), value.stacked ? l : 0);
         piece.from = in.first + from;
         piece.from_strides = in.strides[static_cast<std::size_t>(from)];
         piece.from_offset = (source - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
@@ -27893,13 +28139,71 @@ class LayoutStep final : public PreparedStep {
     }
   }
 
+  /// Each operand's rows along one dim are copied to where they come to lie, from the same shard or from those of other
+  /// places; zeros go where none do.
+  void add_moved(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
+    const ValueLayout& out = layout_[step.outputs[0]];
+    const int dim_index = dim_of(graph[node]);
+    const auto dim = static_cast<std::size_t>(dim_index);
+    const ShapeContext context{graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
+    for (int l = 0; l < out.layers; ++l) {
+      const auto to = static_cast<std::size_t>(out.index(at, l));
+      const Box& box = out.boxes[to];
+      const auto piece_of = [&](std::int64_t begin, std::int64_t end) {
+        Piece piece;
+        piece.to = out.first + static_cast<int>(to);
+        piece.to_strides = out.strides[to];
+        piece.to_offset = (begin - box.begin[dim]) * piece.to_strides[dim];
+        piece.extent = extents(box);
+        piece.extent[dim] = end - begin;
+        return piece;
+      };
+      std::int64_t next = box.begin[dim];
+      for (std::size_t i = 0; i < step.inputs.size() && next < box.end[dim]; ++i) {
+        const ValueLayout& in = layout_[step.inputs[i]];
+        const PlanValue& value = layout_.value(step.inputs[i]);
+        const std::int64_t offset = row_of(graph[node].op).offset(context, static_cast<int>(i));
+        const std::int64_t extent = value.shape[dim], count = shard_count(value.sharding, layout_.mesh(), dim_index);
+        const std::int64_t chunk = std::max<std::int64_t>(1, (extent + count - 1) / count);
+        const std::int64_t begin = std::max(next, offset), end = std::min(box.end[dim], offset + extent);
+        const int own = in.index(at, value.stacked ? l : 0);
+        for (std::int64_t row = begin, last = 0; row < end; row = last) {
+          if (next < row) zeros_.push_back(piece_of(next, row));
+          const std::int64_t shard = (row - offset) / chunk;
+          last = std::min(end, (shard + 1) * chunk + offset);
+          const int from = in.index(at_shard(at, value.sharding.dims[dim_index], shard), value.stacked ? l : 0);
+          Piece piece = piece_of(row, last);
+          piece.from = in.first + from;
+          piece.from_strides = in.strides[static_cast<std::size_t>(from)];
+          piece.from_offset =
+              (row - offset - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
+          if (from != own) send(static_cast<std::size_t>(from % in.grid.count()), volume(piece.extent) * element_);
+          add_pieces(piece);
+          next = last;
+        }
+      }
+      if (next < box.end[dim]) zeros_.push_back(piece_of(next, box.end[dim]));
+    }
+  }
+  /// The place of a shard along a dim that these axes split, as far as others go at `at`.
+  Coordinates at_shard(Coordinates at, const AxisList& axes, std::int64_t shard) const {
+    for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
+      at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
+    return at;
+  }
+  /// Counts what leaves a shard. Of the devices that hold replicas of it, each sends to its own neighbours.
+  void send(std::size_t shard, std::int64_t bytes) {
+    if (sent_by_.size() <= shard) sent_by_.resize(shard + 1);
+    sent_by_[shard] += bytes;
+    sent_.payload_bytes = sent_.wire_bytes = std::max(sent_.payload_bytes, sent_by_[shard]);
+  }
+
   void add(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int layers = out.layers;
     for (int l = 0; l < layers; ++l) {
       const int to = out.index(at, l);
       const kernels::Strides& to_strides = out.strides[static_cast<std::size_t>(to)];
-      std::int64_t start = 0;  // along the joined dim
       for (std::size_t i = 0; i < step.inputs.size(); ++i) {
         const ValueLayout& in = layout_[step.inputs[i]];
         const int from = in.index(at, layout_.value(step.inputs[i]).stacked ? l : 0);
@@ -27909,45 +28213,21 @@ class LayoutStep final : public PreparedStep {
         piece.extent = extents(in.boxes[static_cast<std::size_t>(from)]);
         piece.from_strides = in.strides[static_cast<std::size_t>(from)];
         piece.to_strides = to_strides;
-        switch (graph[node].op) {
-          case Op::rearrange: {
-            const Factors f = Factors::of(graph[node]);
-            const Shape factors = layout_.local_factors(graph, node, layout_.value(step.inputs[i]).sharding,
-                                                        in.boxes[static_cast<std::size_t>(from)]);
-            piece.from_strides = FrameLayout::factor_strides(f, factors, piece.from_strides);
-            piece.extent = factors;
-            piece.to_strides = kernels::Strides(factors.size(), 0);
-            for (int d = 0; d < graph[node].rank; ++d) {
-              std::int64_t stride = to_strides[static_cast<std::size_t>(d)];
-              for (int p = f.count - 1; p >= 0; --p) {
-                if (f.out_dim[p] != d) continue;
-                piece.to_strides[static_cast<std::size_t>(f.order[p])] = stride;
-                stride *= factors[static_cast<std::size_t>(f.order[p])];
-              }
+        if (graph[node].op == Op::rearrange) {
+          const Factors f = Factors::of(graph[node]);
+          const Shape factors = layout_.local_factors(graph, node, layout_.value(step.inputs[i]).sharding,
+                                                      in.boxes[static_cast<std::size_t>(from)]);
+          piece.from_strides = FrameLayout::factor_strides(f, factors, piece.from_strides);
+          piece.extent = factors;
+          piece.to_strides = kernels::Strides(factors.size(), 0);
+          for (int d = 0; d < graph[node].rank; ++d) {
+            std::int64_t stride = to_strides[static_cast<std::size_t>(d)];
+            for (int p = f.count - 1; p >= 0; --p) {
+              if (f.out_dim[p] != d) continue;
+              piece.to_strides[static_cast<std::size_t>(f.order[p])] = stride;
+              stride *= factors[static_cast<std::size_t>(f.order[p])];
             }
-            break;
           }
-          case Op::slice: {
-            const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
-            piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
-            piece.from_offset = number(graph, node, 1) * piece.from_strides[dim];
-            break;
-          }
-          case Op::pad: {
-            Piece zero = piece;
-            zero.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
-            zeros_.push_back(zero);
-            piece.to_offset = number(graph, node, 1) * to_strides[static_cast<std::size_t>(dim_of(graph[node]))];
-            break;
-          }
-          case Op::concat: {
-            const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
-            piece.to_offset = start * to_strides[dim];
-            start += piece.extent[dim];
-            break;
-          }
-          default:
-            break;
         }
         add_pieces(piece);
       }

@@ -16,8 +16,7 @@ namespace tessera::runtime {
 /// Rows that lie in the shard of another place are read there.
 class LayoutStep final : public PreparedStep {
  public:
-  explicit LayoutStep(const StepContext& c)
-      : layout_(c.layout), step_(c.step), element_(c.layout[c.step.outputs[0]].element) {
+  explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
@@ -53,7 +52,6 @@ class LayoutStep final : public PreparedStep {
     kernels::Strides to_strides, from_strides;
   };
   const FrameLayout& layout_;
-  const PlanStep& step_;
   std::int64_t element_;
   std::vector<Piece> pieces_, zeros_;
   double piece_bytes_ = 1;
