@@ -603,6 +603,11 @@ template <std::size_t N> struct FixedString {
   constexpr std::string_view view() const { return {text, N - 1}; }
 };
 
+namespace detail {
+/// Takes constants: `requires { typename Constant<f()>; }` asks whether f() is one.
+template <auto> struct Constant {};
+}  // namespace detail
+
 /// A short name held by value, for mesh axes: usable in constant expressions and as a template argument.
 struct Name {
   static constexpr std::size_t max_length = 15;
@@ -1332,6 +1337,7 @@ template <ProgramSize Size> struct FrozenProgram {
   int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int output_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
 
+  constexpr FrozenProgram() = default;
   constexpr explicit FrozenProgram(const Module& module) {
     for (int g = 0; g < Size.graphs; ++g) {
       const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
@@ -4265,6 +4271,12 @@ template <class R> constexpr auto settle(const R& result) {
   }
 }
 
+/// What a trace takes.
+struct TraceSize {
+  ProgramSize program;
+  int arguments = 0;  ///< leaves of them
+};
+
 template <class T> struct SymFor;
 template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
   using type = Sym<T, R>;
@@ -4272,10 +4284,16 @@ template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
 
 template <class F, class Tuple, std::size_t... I>
 constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (std::is_empty_v<F>)
-    return settle(F{}(std::get<I>(arguments)...));
-  else
+  if constexpr (!std::is_empty_v<F>) {
     return std::tuple<>();  // Trace says what is wrong
+  } else if constexpr (requires { F{}(std::get<I>(arguments)...); }) {
+    return settle(F{}(std::get<I>(arguments)...));
+  } else {
+    static_assert(sizeof...(I) > 99,
+                  "tessera: the traced function does not take as many arguments as it is given here, "
+                  "or takes other types");
+    return std::tuple<>();
+  }
 }
 
 }  // namespace detail
@@ -4301,21 +4319,42 @@ template <class F, class... Args> struct Trace {
     simplify(made.first);
     return made;
   }
+  static constexpr detail::TraceSize measure() {
+    const auto made = trace();
+    return {ProgramSize::of(made.first), made.second};
+  }
 };
+
+namespace detail {
+
+/// Whether a trace comes to an end.
+template <class T>
+concept Traceable = requires { typename Constant<T::measure()>; };
+
+/// The program of a trace. Where there is none, the compiler says why once, and what would follow from it is left out.
+template <class T> struct TracedProgram {
+  static_assert(T::measure().program.graphs > 0, "tessera: this function can't be traced");
+  static constexpr TraceSize sizes{{1, 0, 0, 0, 0}, 0};
+  static constexpr FrozenProgram<sizes.program> frozen{};
+};
+template <Traceable T> struct TracedProgram<T> {
+  static constexpr TraceSize sizes = T::measure();
+  static constexpr FrozenProgram<sizes.program> frozen{T::trace().first};
+};
+
+}  // namespace detail
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
 template <class F, class... Args> struct Traced : Trace<F, Args...> {
-  static constexpr auto sizes = [] {
-    const auto made = Traced::trace();
-    return std::pair(ProgramSize::of(made.first), made.second);
-  }();
-  static constexpr FrozenProgram<sizes.first> frozen{Traced::trace().first};
+  using Program = detail::TracedProgram<Trace<F, Args...>>;
+  static constexpr const auto& frozen = Program::frozen;
+  static constexpr detail::TraceSize sizes = Program::sizes;
   static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(sizes.first.graphs)>{});
+  }(std::make_index_sequence<static_cast<std::size_t>(sizes.program.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, sizes.second};
+    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, sizes.arguments};
   }
 };
 
@@ -8546,6 +8585,12 @@ struct LocalValue {
   fail(errc::capacity, "[shard_map] rank: a local value has at most 8 dims, the axes that it varies over included");
 }
 
+/// A value of this type, of any extents, for the rest of a trace that does not compile.
+constexpr Value stand_in(const Value& context, DType dtype, int rank) {
+  if (context.module == nullptr) return {};
+  return build::insert_units(context.number(0, dtype), (1u << rank) - 1, rank);
+}
+
 /// Where the leading dim of an axis stands.
 constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
 
@@ -8910,7 +8955,8 @@ template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_
 /// What stands for the result of a call that does not compile, so that nothing else is said of it.
 template <class X> constexpr auto not_made(const X& x) {
   if constexpr (LocalOperand<X>)
-    return Local<typename X::element, X::rank, typename X::region, 0>();
+    return Local<typename X::element, X::rank, typename X::region, 0>(
+        stand_in(x.value, dtype_v<typename X::element>, X::rank));
   else
     return x;
 }
@@ -9275,22 +9321,22 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
 }
 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
-template <class Traced> constexpr auto unmade_results() {
+template <class Traced> constexpr auto unmade_results(const Value& context) {
   if constexpr (is_tuple_v<Traced>)
-    return []<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
-      return std::tuple(unmade_results<Rs>()...);
+    return [&]<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
+      return std::tuple(unmade_results<Rs>(context)...);
     }(std::type_identity<Traced>());
   else if constexpr (LocalOperand<Traced>)
-    return Sym<typename Traced::element, Traced::rank>();
+    return Sym<typename Traced::element, Traced::rank>(
+        stand_in(context, dtype_v<typename Traced::element>, Traced::rank));
   else
-    return Sym<float, 0>();
+    return Sym<float, 0>(stand_in(context, DType::f32, 0));
 }
 
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   using Region = ShardMapRegion<Text>;
   static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
-  static_assert(tensors == Region::text.ins || !Region::text.valid,
-                "tessera: shard_map has another number of in specs than it is given tensors");
+  static constexpr bool right_count = tensors == Region::text.ins || !Region::text.valid;
 
   /// The function, run on the shards of these values: a local value or a tuple of them.
   template <class... Values> static constexpr auto run(const Values&... values) {
@@ -9300,16 +9346,25 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   static constexpr auto run(std::index_sequence<I...>, const Values&... values) {
     return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
   }
+  template <std::size_t... I> static constexpr bool callable(std::index_sequence<I...>) {
+    return requires { F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...); };
+  }
   template <std::size_t... I>
-    requires(std::is_empty_v<F> && Region::text.valid)
+    requires(std::is_empty_v<F> && Region::text.valid && right_count)
   static auto traced_as(std::index_sequence<I...>)
       -> decltype(F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...));
   static auto traced_as(...) -> Local<float, 0, Region, 0>;
   using traced = decltype(traced_as(std::index_sequence_for<Xs...>()));
+  static constexpr bool takes_arguments = [] {
+    if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count)
+      return true;
+    else
+      return callable(std::index_sequence_for<Xs...>());
+  }();
   static constexpr bool single = !is_tuple_v<traced>;
   /// Whether all results may leave.
   static constexpr bool leaves = [] {
-    if constexpr (!std::is_empty_v<F> || !Region::text.valid)
+    if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count || !takes_arguments)
       return false;
     else if constexpr (single)
       return may_leave<Region, traced, 0>();
@@ -9349,10 +9404,16 @@ template <FixedString Text, class F> class ShardMapped {
       else
         return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
     }();
-    static_assert(results == Region::text.outs || !std::is_empty_v<F> || !Region::text.valid,
+    static_assert(Tag::right_count, "tessera: shard_map has another number of in specs than it is given tensors");
+    static_assert(Tag::takes_arguments,
+                  "tessera: the function of a shard_map does not take as many arguments as shard_map is given");
+    constexpr bool called = std::is_empty_v<F> && Region::text.valid && Tag::right_count && Tag::takes_arguments;
+    static_assert(results == Region::text.outs || !called,
                   "tessera: shard_map has another number of out specs than results");
-    if constexpr (results != Region::text.outs || !std::is_empty_v<F> || !Tag::leaves) {
-      return detail::unmade_results<typename Tag::traced>();
+    if constexpr (!called || results != Region::text.outs || !Tag::leaves) {
+      Value context{};
+      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      return detail::unmade_results<typename Tag::traced>(context);
     } else if constexpr (Tag::single) {
       return call<Tag>(source_, xs...);
     } else {
@@ -9921,6 +9982,7 @@ template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
   std::size_t size = 0;  ///< of the collectives
   PlanMemory memory{};
 
+  constexpr FrozenPlan() = default;
   constexpr explicit FrozenPlan(const Plan& plan)
       : mesh(plan.mesh), memory(tessera::memory_of(plan)), flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
     plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
@@ -9950,8 +10012,16 @@ template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
 template <std::size_t N> constexpr PlanMemory memory_of(const FrozenPlan<N>& plan) { return plan.memory; }
 
 namespace detail {
+template <class Make> constexpr FrozenPlan<256> frozen_in_room() { return FrozenPlan<256>(Make{}()); }
+template <class Make>
+concept Freezable = requires { typename Constant<frozen_in_room<Make>().size>; };
+/// Where there is no plan, the compiler says why once.
 template <class Make> struct Freeze {
-  static constexpr FrozenPlan<256> roomy{Make{}()};
+  static_assert(frozen_in_room<Make>().size >= 0, "tessera: there is no such plan");
+  static constexpr FrozenPlan<0> value{};
+};
+template <Freezable Make> struct Freeze<Make> {
+  static constexpr FrozenPlan<256> roomy = frozen_in_room<Make>();
   static constexpr FrozenPlan<roomy.size> value{roomy};
 };
 }  // namespace detail
@@ -14809,6 +14879,81 @@ constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
 }
 }  // namespace detail
 
+namespace detail {
+
+/// An axis that the constraints of a program name, and the line of the first that does.
+struct NamedAxis {
+  Name axis;
+  std::uint32_t line = 0;
+  bool shard_map = false;
+};
+struct NamedAxes {
+  NamedAxis list[32];
+  std::size_t count = 0;
+
+  constexpr void add(const NamedAxis& made) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (list[i].axis == made.axis && list[i].shard_map == made.shard_map) return;
+    if (count < 32) list[count++] = made;
+  }
+  constexpr void add(const PartitionSpec& spec, std::uint32_t line, bool shard_map) {
+    for (const SpecEntry& entry : spec.entries)
+      for (const Name& axis : entry.axes) add({axis, line, shard_map});
+  }
+  constexpr explicit NamedAxes(const ProgramView& program) {
+    for (int g = 0; g < program.graph_count; ++g)
+      for (int id = 0; id < program.graphs[g].size; ++id) {
+        const Node& node = program.graphs[g][id];
+        if (node.op != Op::constraint) continue;
+        const bool shard_map = node.labels[2] > 0;
+        add(program.specs[node.index()], node.source.line, shard_map);
+        if (node.labels[0] == static_cast<std::int8_t>(CotangentLayout::own_spec))
+          add(program.specs[node.labels[1]], node.source.line, shard_map);
+      }
+  }
+};
+
+// Compilers show the function that ends the evaluation of a constant, with its template arguments; clang also shows
+// what the function around it was given, arrays of characters as text where they are full of printable ones.
+template <std::size_t N> struct SpelledAxis {
+  char name[N]{};
+};
+template <std::size_t N> constexpr SpelledAxis<N> spelled(const Name& axis) {
+  SpelledAxis<N> made;
+  for (std::size_t i = 0; i + 1 < N; ++i) made.name[i] = axis.text[i];
+  return made;
+}
+struct AxesOfTheMesh {
+  char names[33] = "                                ";
+  constexpr explicit AxesOfTheMesh(const Mesh& mesh) {
+    std::size_t at = 0;
+    for (const Axis& axis : mesh.axes())
+      for (std::size_t i = 0; i <= axis.name.view().size() && at < 32; ++i)
+        names[at++] = i < axis.name.view().size() ? axis.name.text[i] : ' ';
+  }
+};
+template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks();
+template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks();
+
+template <class Trace> struct ConstraintAxes {
+  static constexpr NamedAxes named{Trace::program()};
+  /// In a constant, a mesh that lacks an axis ends the compilation here, with the name of the axis and its line.
+  template <std::size_t... I> static constexpr void check(const Mesh& mesh, std::index_sequence<I...>) {
+    (void)((mesh.has_axis(named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
+  }
+  template <std::size_t I> static constexpr bool unknown(AxesOfTheMesh known) {
+    constexpr NamedAxis made = named.list[I];
+    constexpr auto axis = spelled<made.axis.view().size() + 1>(made.axis);
+    if (known.names[0] == '\0') return true;
+    if constexpr (made.shard_map)
+      shard_map_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+    else
+      with_sharding_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+  }
+};
+
+}  // namespace detail
+
 /// The plan of a function for abstract arguments. It needs no data, no threads, and nothing to link: it can stand in a
 /// static_assert, and is the same at run time. `options` may come before the arguments.
 ///
@@ -14821,6 +14966,11 @@ template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
+  if constexpr (Trace::sizes.program.specs > 0)
+    if (std::is_constant_evaluated()) {
+      using Axes = detail::ConstraintAxes<Trace>;
+      Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
+    }
   Growable<ArgumentInfo> infos;
   infos.reserve((0 + ... + Leaves));
   const auto add = [&](const Abstract* leaves, std::size_t count) {

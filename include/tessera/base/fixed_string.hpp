@@ -17,6 +17,11 @@ template <std::size_t N> struct FixedString {
   constexpr std::string_view view() const { return {text, N - 1}; }
 };
 
+namespace detail {
+/// Takes constants: `requires { typename Constant<f()>; }` asks whether f() is one.
+template <auto> struct Constant {};
+}  // namespace detail
+
 /// A short name held by value, for mesh axes: usable in constant expressions and as a template argument.
 struct Name {
   static constexpr std::size_t max_length = 15;

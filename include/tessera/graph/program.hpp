@@ -41,6 +41,7 @@ template <ProgramSize Size> struct FrozenProgram {
   int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int output_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
 
+  constexpr FrozenProgram() = default;
   constexpr explicit FrozenProgram(const Module& module) {
     for (int g = 0; g < Size.graphs; ++g) {
       const Graph& graph = module.graphs[static_cast<std::size_t>(g)];

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include <tessera/base/fixed_string.hpp>
 #include <tessera/graph/program.hpp>
 #include <tessera/graph/simplify.hpp>
 #include <tessera/graph/stack.hpp>
@@ -95,6 +96,12 @@ template <class R> constexpr auto settle(const R& result) {
   }
 }
 
+/// What a trace takes.
+struct TraceSize {
+  ProgramSize program;
+  int arguments = 0;  ///< leaves of them
+};
+
 template <class T> struct SymFor;
 template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
   using type = Sym<T, R>;
@@ -102,10 +109,16 @@ template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
 
 template <class F, class Tuple, std::size_t... I>
 constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (std::is_empty_v<F>)
-    return settle(F{}(std::get<I>(arguments)...));
-  else
+  if constexpr (!std::is_empty_v<F>) {
     return std::tuple<>();  // Trace says what is wrong
+  } else if constexpr (requires { F{}(std::get<I>(arguments)...); }) {
+    return settle(F{}(std::get<I>(arguments)...));
+  } else {
+    static_assert(sizeof...(I) > 99,
+                  "tessera: the traced function does not take as many arguments as it is given here, "
+                  "or takes other types");
+    return std::tuple<>();
+  }
 }
 
 }  // namespace detail
@@ -131,21 +144,42 @@ template <class F, class... Args> struct Trace {
     simplify(made.first);
     return made;
   }
+  static constexpr detail::TraceSize measure() {
+    const auto made = trace();
+    return {ProgramSize::of(made.first), made.second};
+  }
 };
+
+namespace detail {
+
+/// Whether a trace comes to an end.
+template <class T>
+concept Traceable = requires { typename Constant<T::measure()>; };
+
+/// The program of a trace. Where there is none, the compiler says why once, and what would follow from it is left out.
+template <class T> struct TracedProgram {
+  static_assert(T::measure().program.graphs > 0, "tessera: this function can't be traced");
+  static constexpr TraceSize sizes{{1, 0, 0, 0, 0}, 0};
+  static constexpr FrozenProgram<sizes.program> frozen{};
+};
+template <Traceable T> struct TracedProgram<T> {
+  static constexpr TraceSize sizes = T::measure();
+  static constexpr FrozenProgram<sizes.program> frozen{T::trace().first};
+};
+
+}  // namespace detail
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
 template <class F, class... Args> struct Traced : Trace<F, Args...> {
-  static constexpr auto sizes = [] {
-    const auto made = Traced::trace();
-    return std::pair(ProgramSize::of(made.first), made.second);
-  }();
-  static constexpr FrozenProgram<sizes.first> frozen{Traced::trace().first};
+  using Program = detail::TracedProgram<Trace<F, Args...>>;
+  static constexpr const auto& frozen = Program::frozen;
+  static constexpr detail::TraceSize sizes = Program::sizes;
   static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(sizes.first.graphs)>{});
+  }(std::make_index_sequence<static_cast<std::size_t>(sizes.program.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, sizes.second};
+    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, sizes.arguments};
   }
 };
 

@@ -42,7 +42,8 @@ template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_
 /// What stands for the result of a call that does not compile, so that nothing else is said of it.
 template <class X> constexpr auto not_made(const X& x) {
   if constexpr (LocalOperand<X>)
-    return Local<typename X::element, X::rank, typename X::region, 0>();
+    return Local<typename X::element, X::rank, typename X::region, 0>(
+        stand_in(x.value, dtype_v<typename X::element>, X::rank));
   else
     return x;
 }

@@ -18,6 +18,12 @@ struct LocalValue {
   fail(errc::capacity, "[shard_map] rank: a local value has at most 8 dims, the axes that it varies over included");
 }
 
+/// A value of this type, of any extents, for the rest of a trace that does not compile.
+constexpr Value stand_in(const Value& context, DType dtype, int rank) {
+  if (context.module == nullptr) return {};
+  return build::insert_units(context.number(0, dtype), (1u << rank) - 1, rank);
+}
+
 /// Where the leading dim of an axis stands.
 constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
 

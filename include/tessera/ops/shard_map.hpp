@@ -107,22 +107,22 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
 }
 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
-template <class Traced> constexpr auto unmade_results() {
+template <class Traced> constexpr auto unmade_results(const Value& context) {
   if constexpr (is_tuple_v<Traced>)
-    return []<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
-      return std::tuple(unmade_results<Rs>()...);
+    return [&]<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
+      return std::tuple(unmade_results<Rs>(context)...);
     }(std::type_identity<Traced>());
   else if constexpr (LocalOperand<Traced>)
-    return Sym<typename Traced::element, Traced::rank>();
+    return Sym<typename Traced::element, Traced::rank>(
+        stand_in(context, dtype_v<typename Traced::element>, Traced::rank));
   else
-    return Sym<float, 0>();
+    return Sym<float, 0>(stand_in(context, DType::f32, 0));
 }
 
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   using Region = ShardMapRegion<Text>;
   static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
-  static_assert(tensors == Region::text.ins || !Region::text.valid,
-                "tessera: shard_map has another number of in specs than it is given tensors");
+  static constexpr bool right_count = tensors == Region::text.ins || !Region::text.valid;
 
   /// The function, run on the shards of these values: a local value or a tuple of them.
   template <class... Values> static constexpr auto run(const Values&... values) {
@@ -132,16 +132,25 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   static constexpr auto run(std::index_sequence<I...>, const Values&... values) {
     return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
   }
+  template <std::size_t... I> static constexpr bool callable(std::index_sequence<I...>) {
+    return requires { F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...); };
+  }
   template <std::size_t... I>
-    requires(std::is_empty_v<F> && Region::text.valid)
+    requires(std::is_empty_v<F> && Region::text.valid && right_count)
   static auto traced_as(std::index_sequence<I...>)
       -> decltype(F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...));
   static auto traced_as(...) -> Local<float, 0, Region, 0>;
   using traced = decltype(traced_as(std::index_sequence_for<Xs...>()));
+  static constexpr bool takes_arguments = [] {
+    if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count)
+      return true;
+    else
+      return callable(std::index_sequence_for<Xs...>());
+  }();
   static constexpr bool single = !is_tuple_v<traced>;
   /// Whether all results may leave.
   static constexpr bool leaves = [] {
-    if constexpr (!std::is_empty_v<F> || !Region::text.valid)
+    if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count || !takes_arguments)
       return false;
     else if constexpr (single)
       return may_leave<Region, traced, 0>();
@@ -181,10 +190,16 @@ template <FixedString Text, class F> class ShardMapped {
       else
         return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
     }();
-    static_assert(results == Region::text.outs || !std::is_empty_v<F> || !Region::text.valid,
+    static_assert(Tag::right_count, "tessera: shard_map has another number of in specs than it is given tensors");
+    static_assert(Tag::takes_arguments,
+                  "tessera: the function of a shard_map does not take as many arguments as shard_map is given");
+    constexpr bool called = std::is_empty_v<F> && Region::text.valid && Tag::right_count && Tag::takes_arguments;
+    static_assert(results == Region::text.outs || !called,
                   "tessera: shard_map has another number of out specs than results");
-    if constexpr (results != Region::text.outs || !std::is_empty_v<F> || !Tag::leaves) {
-      return detail::unmade_results<typename Tag::traced>();
+    if constexpr (!called || results != Region::text.outs || !Tag::leaves) {
+      Value context{};
+      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      return detail::unmade_results<typename Tag::traced>(context);
     } else if constexpr (Tag::single) {
       return call<Tag>(source_, xs...);
     } else {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/base/fixed_string.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/plan_memory.hpp>
 
@@ -22,6 +23,7 @@ template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
   std::size_t size = 0;  ///< of the collectives
   PlanMemory memory{};
 
+  constexpr FrozenPlan() = default;
   constexpr explicit FrozenPlan(const Plan& plan)
       : mesh(plan.mesh), memory(tessera::memory_of(plan)), flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
     plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
@@ -51,8 +53,16 @@ template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
 template <std::size_t N> constexpr PlanMemory memory_of(const FrozenPlan<N>& plan) { return plan.memory; }
 
 namespace detail {
+template <class Make> constexpr FrozenPlan<256> frozen_in_room() { return FrozenPlan<256>(Make{}()); }
+template <class Make>
+concept Freezable = requires { typename Constant<frozen_in_room<Make>().size>; };
+/// Where there is no plan, the compiler says why once.
 template <class Make> struct Freeze {
-  static constexpr FrozenPlan<256> roomy{Make{}()};
+  static_assert(frozen_in_room<Make>().size >= 0, "tessera: there is no such plan");
+  static constexpr FrozenPlan<0> value{};
+};
+template <Freezable Make> struct Freeze<Make> {
+  static constexpr FrozenPlan<256> roomy = frozen_in_room<Make>();
   static constexpr FrozenPlan<roomy.size> value{roomy};
 };
 }  // namespace detail

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/traced_units.hpp>
@@ -104,6 +106,81 @@ constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
 }
 }  // namespace detail
 
+namespace detail {
+
+/// An axis that the constraints of a program name, and the line of the first that does.
+struct NamedAxis {
+  Name axis;
+  std::uint32_t line = 0;
+  bool shard_map = false;
+};
+struct NamedAxes {
+  NamedAxis list[32];
+  std::size_t count = 0;
+
+  constexpr void add(const NamedAxis& made) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (list[i].axis == made.axis && list[i].shard_map == made.shard_map) return;
+    if (count < 32) list[count++] = made;
+  }
+  constexpr void add(const PartitionSpec& spec, std::uint32_t line, bool shard_map) {
+    for (const SpecEntry& entry : spec.entries)
+      for (const Name& axis : entry.axes) add({axis, line, shard_map});
+  }
+  constexpr explicit NamedAxes(const ProgramView& program) {
+    for (int g = 0; g < program.graph_count; ++g)
+      for (int id = 0; id < program.graphs[g].size; ++id) {
+        const Node& node = program.graphs[g][id];
+        if (node.op != Op::constraint) continue;
+        const bool shard_map = node.labels[2] > 0;
+        add(program.specs[node.index()], node.source.line, shard_map);
+        if (node.labels[0] == static_cast<std::int8_t>(CotangentLayout::own_spec))
+          add(program.specs[node.labels[1]], node.source.line, shard_map);
+      }
+  }
+};
+
+// Compilers show the function that ends the evaluation of a constant, with its template arguments; clang also shows
+// what the function around it was given, arrays of characters as text where they are full of printable ones.
+template <std::size_t N> struct SpelledAxis {
+  char name[N]{};
+};
+template <std::size_t N> constexpr SpelledAxis<N> spelled(const Name& axis) {
+  SpelledAxis<N> made;
+  for (std::size_t i = 0; i + 1 < N; ++i) made.name[i] = axis.text[i];
+  return made;
+}
+struct AxesOfTheMesh {
+  char names[33] = "                                ";
+  constexpr explicit AxesOfTheMesh(const Mesh& mesh) {
+    std::size_t at = 0;
+    for (const Axis& axis : mesh.axes())
+      for (std::size_t i = 0; i <= axis.name.view().size() && at < 32; ++i)
+        names[at++] = i < axis.name.view().size() ? axis.name.text[i] : ' ';
+  }
+};
+template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks();
+template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks();
+
+template <class Trace> struct ConstraintAxes {
+  static constexpr NamedAxes named{Trace::program()};
+  /// In a constant, a mesh that lacks an axis ends the compilation here, with the name of the axis and its line.
+  template <std::size_t... I> static constexpr void check(const Mesh& mesh, std::index_sequence<I...>) {
+    (void)((mesh.has_axis(named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
+  }
+  template <std::size_t I> static constexpr bool unknown(AxesOfTheMesh known) {
+    constexpr NamedAxis made = named.list[I];
+    constexpr auto axis = spelled<made.axis.view().size() + 1>(made.axis);
+    if (known.names[0] == '\0') return true;
+    if constexpr (made.shard_map)
+      shard_map_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+    else
+      with_sharding_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+  }
+};
+
+}  // namespace detail
+
 /// The plan of a function for abstract arguments. It needs no data, no threads, and nothing to link: it can stand in a
 /// static_assert, and is the same at run time. `options` may come before the arguments.
 ///
@@ -116,6 +193,11 @@ template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
+  if constexpr (Trace::sizes.program.specs > 0)
+    if (std::is_constant_evaluated()) {
+      using Axes = detail::ConstraintAxes<Trace>;
+      Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
+    }
   Growable<ArgumentInfo> infos;
   infos.reserve((0 + ... + Leaves));
   const auto add = [&](const Abstract* leaves, std::size_t count) {

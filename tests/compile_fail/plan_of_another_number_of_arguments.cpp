@@ -1,0 +1,16 @@
+// expect: the traced function does not take as many arguments as it is given here
+// lines: 30
+#include <tessera/ops/ops.hpp>
+#include <tessera/partition/static_plan.hpp>
+
+namespace ts = tessera;
+
+constexpr auto product = [](auto x, auto w) { return ts::matmul(x, w); };
+#ifdef TESSERA_TWIN
+constexpr ts::Plan plan() {
+  return ts::plan(product, ts::mesh_1d(4), ts::abstract<float>({8, 8}), ts::abstract<float>({8, 8}));
+}
+#else
+constexpr ts::Plan plan() { return ts::plan(product, ts::mesh_1d(4), ts::abstract<float>({8, 8})); }
+#endif
+static_assert(plan().unasked_count() == 0);
