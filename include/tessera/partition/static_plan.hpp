@@ -159,8 +159,12 @@ struct AxesOfTheMesh {
         names[at++] = i < axis.name.view().size() ? axis.name.text[i] : ' ';
   }
 };
-template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks();
-template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks();
+template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[with_sharding] axis '", Axis.name, "' is none of the mesh at line ", Line);
+}
+template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[shard_map] axis '", Axis.name, "' is none of the mesh at line ", Line);
+}
 
 template <class Trace> struct ConstraintAxes {
   static constexpr NamedAxes named{Trace::program()};
