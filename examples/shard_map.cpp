@@ -52,6 +52,16 @@ constexpr auto ring = [](auto x) {
   })(x);
 };
 
+struct Mlp {
+  ts::ShardedTensor<float, 2> up, down;
+  constexpr auto operator()(const auto& x) const { return ts::matmul(ts::gelu(ts::matmul(x, up)), down); }
+};
+constexpr auto tensor_parallel = [](auto mlp, auto x) {
+  return ts::shard_map<"[{-,model}, {model}], {} -> {}">([](auto own, auto in) {
+    return ts::psum<"model">(own(in));  // of a shard of each weight
+  })(mlp, x);
+};
+
 int main() {
   std::vector<float> values(8 * 16);
   std::iota(values.begin(), values.end(), 0.f);
@@ -61,6 +71,9 @@ int main() {
   std::printf("%s, first row sums to %g\n", ts::layout_text(y).c_str(), static_cast<double>(ts::to_host(y)[0]));
 
   const auto batch = ts::abstract<float>({8, 16}, {"data"});
+  const auto mlp = ts::abstract<Mlp>({{{16, 64}, {ts::none, "model"}}, {{64, 16}, {"model"}}});
+  print(ts::plan(tensor_parallel, mesh, mlp, batch));
+
   using Weights = std::tuple<ts::ShardedTensor<float, 2>, ts::ShardedTensor<float, 2>>;
   const auto weights = ts::abstract<Weights>({{{16, 64}, {ts::none, "model"}}, {{64, 16}, {"model"}}});
   print(ts::plan(step, mesh, weights, batch));

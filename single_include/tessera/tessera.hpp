@@ -4237,7 +4237,11 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
   explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
 
   /// The value of a trace, kept as a field of a model.
-  template <SymOperand S> constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
+  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
+    if constexpr (LocalOperand<S>)
+      placeholder_ = sym.kept();
+    else
+      placeholder_ = sym.value;
     static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename S::element, T>,
                   "tessera: this value has another element type than the tensor it is assigned to; cast it");
@@ -4291,6 +4295,10 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
     if (!x.traced())
       fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
                               "pass it as an argument");
+    if (x.placeholder().graph < 0)
+      fail(errc::unsupported,
+           "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
+           "makes it one");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
@@ -13562,12 +13570,20 @@ struct LocalSpec {
   }
 };
 
-/// "{data,-}, {(x,y)} -> {data,x}; y" at compile time: specs of the arguments, specs of the results, and axes that the
-/// function uses but no spec names.
+/// What the text says of one argument or result: one spec for all its tensors, or a list with one for each.
+struct SpecItem {
+  std::int8_t first = 0, count = 0;
+  bool list = false;
+  constexpr int of_leaf(int leaf) const { return first + (list ? leaf : 0); }
+};
+
+/// "{data,-}, [{x}, {}] -> {data,x}; y" at compile time: specs of the arguments, specs of the results, and axes that
+/// the function uses but no spec names.
 struct ShardMapText {
-  static constexpr int max_specs = 12, max_names = 8;
+  static constexpr int max_specs = 16, max_names = 8;
   LocalSpec in[max_specs], out[max_specs];
-  int ins = 0, outs = 0, axis_count = 0;
+  SpecItem in_items[max_specs], out_items[max_specs];
+  int ins = 0, outs = 0, axis_count = 0;  ///< of items, and of axes
   Name axes[max_names];
   bool valid = false, twice = false;
 
@@ -13604,10 +13620,19 @@ struct ShardMapText {
     } while (reader.take(","));
     return reader.take("}");
   }
-  constexpr bool read_list(TextReader& reader, LocalSpec* specs, int& count) {
-    do
-      if (count == max_specs || !read_spec(reader, specs[count++])) return false;
-    while (reader.take(","));
+  constexpr bool read_items(TextReader& reader, LocalSpec* specs, SpecItem* items, int& count) {
+    int next = 0;
+    do {
+      if (count == max_specs) return false;
+      SpecItem& item = items[count++];
+      item.first = static_cast<std::int8_t>(next);
+      item.list = reader.take("[");
+      do {
+        if (next == max_specs || !read_spec(reader, specs[next++])) return false;
+        ++item.count;
+      } while (item.list && reader.take(","));
+      if (item.list && !reader.take("]")) return false;
+    } while (reader.take(","));
     return true;
   }
 
@@ -13616,7 +13641,8 @@ struct ShardMapText {
     const std::size_t arrow = text.find("->");
     if (arrow == std::string_view::npos) return;
     TextReader left{text.substr(0, arrow)}, right{text.substr(arrow + 2)};
-    if (!read_list(left, in, ins) || !left.done() || !read_list(right, out, outs)) return;
+    if (!read_items(left, in, in_items, ins) || !left.done()) return;
+    if (!read_items(right, out, out_items, outs)) return;
     LocalSpec more;
     if (right.take(";")) {
       do
@@ -13634,11 +13660,15 @@ struct ShardMapText {
   }
 };
 
-/// What one shard_map is known by: the type that the types of its values share.
-template <FixedString Text> struct ShardMapRegion {
+/// What one shard_map is known by: the type that the types of its values share. `Structs`: it is given structs. Types
+/// of their tensors don't tell what varies, so these count as varying over all axes, and the trace finds what does.
+template <FixedString Text, bool Structs> struct ShardMapRegion {
   static constexpr ShardMapText text{Text.view()};
+  static constexpr bool structs = Structs;
+  static constexpr unsigned all = (1u << text.axis_count) - 1;
   static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
-                            "each tensor, then one for each result; axes that no spec names follow after a ';'");
+                            "each argument, or [{..}, {..}] with one for each tensor of a struct, then those of the "
+                            "results; axes that no spec names follow after a ';'");
   static_assert(!text.twice, "tessera: a spec of shard_map names an axis twice");
 };
 
@@ -13695,6 +13725,37 @@ constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
   if (leads + rank > max_rank) fail_local_rank();
   for (int d = x.rank; d < rank; ++d) units |= 1u << (leads + d - x.rank);
   return build::insert_units(x.value, units, leads + rank);
+}
+
+[[noreturn]] inline void fail_value_differs_over_an_axis_that_its_spec_does_not_name() {
+  fail(errc::structure,
+       "[shard_map] result: it differs between the devices of an axis that its out spec does not name");
+}
+/// x with leading dims for axes in `kept` alone. Over the others it has to be equal.
+constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
+  if ((extending(x) & ~kept) != 0) fail_value_differs_over_an_axis_that_its_spec_does_not_name();
+  unsigned units = 0;
+  for (int axis = 0, at = 0; axis < ShardMapText::max_names; ++axis) {
+    if ((x.varying >> axis & 1u) == 0) continue;
+    if ((kept >> axis & 1u) == 0) units |= 1u << at;
+    ++at;
+  }
+  return {units != 0 ? build::drop_units(x.value, units) : x.value, x.varying & kept, x.rank};
+}
+
+// A tensor of a struct keeps a value of a shard_map with leading dims for all axes. Its graph is written as ~graph:
+// taken for a value of the program, it would be one of other dims.
+constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
+  Value value = aligned(x, (1u << text.axis_count) - 1, x.rank);
+  value.graph = ~value.graph;
+  return value;
+}
+constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+  if (value.module == nullptr || value.graph >= 0)
+    fail(errc::unsupported, "[shard_map] outside value: a value from outside meets one of a shard_map; pass it as an "
+                            "argument, with a spec");
+  value.graph = ~value.graph;
+  return {value.at(source), (1u << text.axis_count) - 1, rank};
 }
 
 /// x without the leading dims of extent 1.
@@ -13754,10 +13815,10 @@ constexpr Value pinned(const ShardMapText& text, const Value& x, unsigned varyin
   return placed(text, x, lead_spec(text, x, varying, varying));
 }
 
-/// x with leading dims for all of the axes, of their true extents.
-constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all) {
+/// x with leading dims for all of the axes, those in `wanted` of their true extents.
+constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all, unsigned wanted) {
   const Value value = aligned(x, all, x.rank);
-  const unsigned missing = all & ~extending({value, all, x.rank});
+  const unsigned missing = wanted & ~extending({value, all, x.rank});
   if (missing == 0) return value;
   const int rank = bit_count(all) + x.rank;
   Value like{};
@@ -13770,6 +13831,9 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
   }
   if (value.rank() > 0) like = like + build::iota(value, rank - 1, DType::i32);
   return pinned(text, build::broadcast(value, like), all);
+}
+constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all) {
+  return extended(text, x, all, all);
 }
 
 }  // namespace tessera::detail
@@ -13799,6 +13863,8 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
   constexpr Local() = default;
   constexpr explicit Local(Value v) : value(v) {}
+  /// What a tensor of a struct holds that it is assigned to.
+  constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
 };
 
 namespace detail {
@@ -13898,9 +13964,9 @@ template <> struct LocalRule<BroadcastTag> {
 
 /// The table has no leading dims.
 template <> struct LocalRule<GatherTag> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned, const LocalValue& table,
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& table,
                               const LocalValue& indices) {
-    return GatherTag::emit(context, table.value, indices.value);
+    return GatherTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
   }
 };
 
@@ -13934,42 +14000,62 @@ template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
   }
 };
 
-template <class X> constexpr LocalValue local_value(Value context, const X& x) {
-  if constexpr (LocalOperand<X>)
-    return {x.value.at(context.source), X::varying, X::rank};
-  else
-    return {lower(context, x), 0, 0};
-}
-
 template <class... Xs> struct FirstLocal;
 template <class X, class... Rest> struct FirstLocal<X, Rest...> : FirstLocal<Rest...> {};
 template <LocalOperand X, class... Rest> struct FirstLocal<X, Rest...> {
   using type = X;
 };
 
-template <class Region, class X> constexpr bool belongs_to() {
+/// Whether an operand can meet values of a region, and over which axes it varies: numbers over none, tensors of structs
+/// and expressions of them over all.
+template <class Region, class X> struct LocalOperandOf {
+  static constexpr bool known = NumberOperand<X>;
+  static constexpr unsigned varying = 0;
+};
+template <class Region, LocalOperand X> struct LocalOperandOf<Region, X> {
+  static constexpr bool known = std::is_same_v<typename X::region, Region>;
+  static constexpr unsigned varying = X::varying;
+};
+template <class Region, StoredOperand X> struct LocalOperandOf<Region, X> {
+  static constexpr bool known = Region::structs;
+  static constexpr unsigned varying = Region::all;
+};
+template <class Region, class Tag, class... Xs> struct LocalOperandOf<Region, Expr<Tag, Xs...>> {
+  static constexpr bool known = (LocalOperandOf<Region, Xs>::known && ...);
+  static constexpr unsigned varying = (0u | ... | LocalOperandOf<Region, Xs>::varying);
+};
+
+template <class Region, class X> constexpr LocalValue local_value(Value context, const X& x) {
   if constexpr (LocalOperand<X>)
-    return std::is_same_v<typename X::region, Region>;
+    return {x.value.at(context.source), X::varying, X::rank};
+  else if constexpr (StoredOperand<X>)
+    return taken_from_struct(Region::text, x.placeholder(), X::rank, context.source);
+  else if constexpr (ExprOperand<X>)
+    return {local_call<Region, X>(context.at(x.source), x.operands), LocalOperandOf<Region, X>::varying, X::rank};
   else
-    return NumberOperand<X>;
+    return {lower(context, x), 0, 0};
 }
-template <class X> constexpr unsigned varying_of() {
-  if constexpr (LocalOperand<X>)
-    return X::varying;
+template <class Region, class X, class... Ts, class... Done>
+constexpr Value local_call(Value context, const Pack<Ts...>& pack, const Done&... done) {
+  if constexpr (sizeof...(Ts) == 0)
+    return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
   else
-    return 0;
+    return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
 }
+
 /// A table that is looked up is the same on every device.
 template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || varying_of<X>() == 0;
+inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || !LocalOperand<X>;
+template <class Tag, LocalOperand X, class... Rest>
+inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, GatherTag> || X::varying == 0;
 
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
   using Result = typename Tag::template result<typed_of<Operands>...>;
-  static constexpr unsigned all = (0u | ... | varying_of<Operands>());
-  static constexpr bool known = (belongs_to<Region, Operands>() && ...);
+  static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
+  static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
   static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...>,
+  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
                 "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
                 "it up outside, where a table may be split");
 
@@ -13981,12 +14067,22 @@ template <class Tag, class... Operands> struct LocalCall {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
       context.source = source;
-      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value(context, operands)...));
+      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value<Region>(context, operands)...));
     }
   }
 };
 
 }  // namespace detail
+
+/// A tensor of a struct inside a shard_map that was given the struct, as a local value like any other: for collectives,
+/// which take no tensors of structs. `like` is any local value.
+template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const Like& like, Here at = Here::current()) {
+  using Region = typename Like::region;
+  static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of is for the tensors of a struct");
+  static_assert(Region::structs, "tessera: this shard_map is given no struct");
+  const Value context = like.value.at(Source::from(at));
+  return Local<typename X::element, X::rank, Region, Region::all>(detail::local_value<Region>(context, x).value);
+}
 
 }  // namespace tessera
 
@@ -14044,6 +14140,21 @@ constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
 template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
   return {x.value.at(Source::from(at)), X::varying, X::rank};
 }
+[[noreturn]] inline void fail_collective_over_an_axis_along_which_devices_hold_equal_values() {
+  fail(errc::structure, "[shard_map] collective: over an axis along which devices hold equal values; if that is meant, "
+                        "say ts::pvary<\"axis\">(x)");
+}
+/// Axes over which a collective over those in Mask needs the values of all devices. Where types don't tell what varies,
+/// others stay as they are.
+template <unsigned Mask, class X> constexpr unsigned wanted_over(const X& x) {
+  if constexpr (X::region::structs) {
+    if ((Mask & ~extending({x.value, X::varying, X::rank})) != 0)
+      fail_collective_over_an_axis_along_which_devices_hold_equal_values();
+    return Mask;
+  } else {
+    return X::varying;
+  }
+}
 template <class X, unsigned Varying> using varying_t = Local<typename X::element, X::rank, typename X::region, Varying>;
 
 template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, const Here& at) {
@@ -14055,7 +14166,7 @@ template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, c
     unsigned dims = 0;
     for (int axis = 0; axis < text.axis_count; ++axis)
       if ((Mask >> axis & 1u) != 0) dims |= 1u << lead_of(X::varying, axis);
-    const Value whole = extended(text, local_at(x, at), X::varying);
+    const Value whole = extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x));
     return varying_t<X, left>(pinned(text, build::reduce(O, whole, dims, false), left));
   }
 }
@@ -14068,7 +14179,7 @@ constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_pla
   } else {
     constexpr int lead = lead_of(X::varying, only_axis(Mask));
     const ShardMapText& text = X::region::text;
-    const Value sent = pinned(text, extended(text, local_at(x, at), X::varying), X::varying);
+    const Value sent = pinned(text, extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x)), X::varying);
     const Node type = sent.node();
     Growable<std::int32_t> operands{sent.id};
     add_places(sent, operands);
@@ -14131,11 +14242,14 @@ template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at
   if constexpr (mask == 0) {
     return detail::not_made(x);
   } else {
-    static_assert((X::varying & mask) == 0, "tessera: pvary over an axis that the value varies over already");
+    constexpr bool structs = X::region::structs;
+    static_assert(structs || (X::varying & mask) == 0,
+                  "tessera: pvary over an axis that the value varies over already");
     constexpr unsigned all = X::varying | mask;
     const detail::LocalValue own = detail::local_at(x, at);
-    const Value made =
-        own.value.rank() == 0 ? detail::extended(X::region::text, own, all) : detail::aligned(own, all, X::rank);
+    const Value made = structs || own.value.rank() == 0
+                           ? detail::extended(X::region::text, own, all, structs ? mask : all)
+                           : detail::aligned(own, all, X::rank);
     return detail::varying_t<X, all>(made);
   }
 }
@@ -14151,7 +14265,8 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
     constexpr unsigned left = X::varying & ~mask;
     constexpr int leads = detail::bit_count(left), dim = leads + detail::checked_dim<D, X::rank>();
     const detail::ShardMapText& text = X::region::text;
-    const Value whole = detail::pinned(text, detail::extended(text, detail::local_at(x, at), X::varying), X::varying);
+    const Value whole = detail::pinned(
+        text, detail::extended(text, detail::local_at(x, at), X::varying, detail::wanted_over<mask>(x)), X::varying);
     const Value sum = build::reduce(Op::sum, whole, 1u << lead, false);
     const PartitionSpec apart = detail::lead_spec(text, sum, left, left, dim, axis);
     const PartitionSpec together = detail::lead_spec(text, sum, left, left);
@@ -14233,7 +14348,7 @@ template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x
     constexpr unsigned left = X::varying & ~mask;
     constexpr int leads = td::bit_count(left), dim = leads + td::checked_dim<D, X::rank>();
     const td::ShardMapText& text = X::region::text;
-    const Value whole = td::extended(text, td::local_at(x, at), X::varying);
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying, td::wanted_over<mask>(x));
     // [leads with device, .., own, ..] -> [leads, .., (device own), ..]
     td::LocalFactors made;
     for (int d = 0; d < whole.rank(); ++d) made.add(d);
@@ -14267,7 +14382,7 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
     constexpr int leads = td::bit_count(X::varying);
     constexpr int split = leads + td::checked_dim<Split, X::rank>(), join = leads + td::checked_dim<Concat, X::rank>();
     const td::ShardMapText& text = X::region::text;
-    const Value whole = td::extended(text, td::local_at(x, at), X::varying);
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying, td::wanted_over<mask>(x));
     // [source, .., (device rest), .., own, ..] -> [device, .., rest, .., (source own), ..]
     td::LocalFactors made;
     int device = 0, own[max_rank]{};
@@ -14332,7 +14447,8 @@ constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec,
 }
 
 /// A result from its shards: the devices of the axes of its spec, in order, along its dims.
-constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
+constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& given) {
+  const LocalValue x = narrowed(given, spec.mask);
   const Value whole = extended(text, x, spec.mask);
   const int leads = bit_count(spec.mask);
   LocalFactors made;
@@ -14349,9 +14465,92 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
   return placed(text, rearrange(whole, whole.rank(), x.rank, made.f, nullptr), spec.resolved(text.axes));
 }
 
+/// A struct of tensors, which a shard_map takes and gives as it is.
+template <class X>
+inline constexpr bool is_tensor_struct_v =
+    !Operand<X> && !is_tuple_v<X> && !is_stack_v<X> && std::is_class_v<X> && std::is_aggregate_v<X>;
+template <class X> inline constexpr bool takes_spec_v = TensorOperand<X> || is_tensor_struct_v<X>;
+
+/// The tensors of a struct.
+struct CountTensors {
+  int count = 0;
+  template <class Leaf> constexpr void leaf(Leaf&) { count += StoredOperand<std::remove_const_t<Leaf>> ? 1 : 0; }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class X> constexpr int tensors_of() {
+  X object{};
+  CountTensors counter;
+  for_each_leaf(object, counter);
+  return counter.count;
+}
+struct LocalLeaves {
+  const ShardMapText& text;
+  SpecItem item;
+  Source source;
+  int next = 0;
+  constexpr const LocalSpec& take(const LocalSpec* specs, int rank) {
+    const LocalSpec& spec = specs[item.of_leaf(next++)];
+    if (spec.rank > rank)
+      fail(errc::spec_rank, "[shard_map] spec of a struct: it has more entries than one of its tensors has dims");
+    return spec;
+  }
+  constexpr void enter_stack(const auto&) {
+    fail(errc::unsupported, "[shard_map] a Stack: call shard_map inside the block of the stack");
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+struct EnterLeaves : LocalLeaves {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) {
+      if (!leaf.traced())
+        fail(errc::unsupported, "[shard_map] a struct of tensors in hand: call it in a ts::compile'd function");
+      const LocalSpec& spec = take(text.in, Leaf::rank);
+      const Value entered = enter_shard_map(text, spec, leaf.placeholder().at(source), Leaf::rank);
+      leaf = Leaf(kept_in_struct(text, {entered, spec.mask, Leaf::rank}));
+    }
+  }
+};
+struct LeaveLeaves : LocalLeaves {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) {
+      const LocalSpec& spec = take(text.out, Leaf::rank);
+      leaf = Leaf(leave_shard_map(text, spec, taken_from_struct(text, leaf.placeholder(), Leaf::rank, source)));
+    }
+  }
+};
+/// The first tensor of a struct, for the trace that it belongs to.
+struct FirstTensor {
+  Value found{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>)
+      if (found.module == nullptr) found = leaf.placeholder();
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class X> constexpr Value trace_of_argument(const X& x) {
+  if constexpr (Operand<X>) {
+    return trace_of(x);
+  } else {
+    FirstTensor first;
+    for_each_leaf(x, first);
+    return first.found;
+  }
+}
+template <class X> constexpr decltype(auto) argument_in(const Value& context, const X& x) {
+  if constexpr (Operand<X>)
+    return lower(context, x);
+  else
+    return (x);
+}
+
 /// The spec of tensor k among the arguments before and including argument i.
 template <class... Xs> constexpr int tensors_before(std::size_t i) {
-  const bool tensor[] = {TensorOperand<Xs>..., false};
+  const bool tensor[] = {takes_spec_v<Xs>..., false};
   int count = 0;
   for (std::size_t k = 0; k < i; ++k) count += tensor[k] ? 1 : 0;
   return count;
@@ -14362,16 +14561,31 @@ template <class Region, class X, int Spec> struct Entered {
   static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
                 "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
   using type = X;
-  static constexpr type make(const Value& x) { return type(x); }
+  static constexpr type make(const Value& x, Source) { return type(x); }
 };
 template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spec> {
-  static constexpr LocalSpec spec = Region::text.in[Spec];
+  static constexpr LocalSpec spec = Region::text.in[Region::text.in_items[Spec].first];
+  static_assert(Region::text.in_items[Spec].count == 1, "tessera: a list of specs of a shard_map is for a struct");
   static_assert(spec.rank <= X::rank, "tessera: an in spec of shard_map has more entries than its tensor has dims");
   static_assert(X::rank + bit_count(spec.mask) <= max_rank,
                 "tessera: inside shard_map a tensor has at most 8 dims, the axes that split it included");
   static_assert(!LocalOperand<X>, "tessera: a shard_map inside a shard_map; name the axes of both in one");
   using type = Local<typename X::element, X::rank, Region, spec.mask>;
-  static constexpr type make(const Value& x) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
+  static constexpr type make(const Value& x, Source) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
+};
+template <class Region, class X, int Spec>
+  requires(is_tensor_struct_v<X>)
+struct Entered<Region, X, Spec> {
+  static constexpr SpecItem item = Region::text.in_items[Spec];
+  static_assert(!item.list || item.count == tensors_of<X>(),
+                "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in which "
+                "they are declared");
+  using type = X;
+  static constexpr type make(X x, Source source) {
+    EnterLeaves enter{{Region::text, item, source}};
+    for_each_leaf(x, enter);
+    return x;
+  }
 };
 
 /// The name of the axis is in the message, as an argument of this template.
@@ -14383,20 +14597,38 @@ template <Name Axis, bool Equal> constexpr bool said_of_axis() {
 }
 /// Whether a result may leave by a spec, said in a sentence.
 template <class Region, class R, int Spec> constexpr bool may_leave() {
-  static_assert(LocalOperand<R>, "tessera: the function of a shard_map returns a local tensor, or a tuple of them");
-  if constexpr (LocalOperand<R>) {
-    constexpr LocalSpec spec = Region::text.out[Spec];
+  constexpr bool whole = StoredOperand<R> || is_tensor_struct_v<R>;
+  static_assert(
+      LocalOperand<R> || whole,
+      "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of these");
+  constexpr SpecItem item = Region::text.out_items[Spec];
+  if constexpr (whole) {
+    static_assert(!item.list || item.count == tensors_of<R>(),
+                  "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in "
+                  "which they are declared");
+    return !item.list || item.count == tensors_of<R>();
+  } else if constexpr (LocalOperand<R>) {
+    static_assert(item.count == 1, "tessera: a list of specs of a shard_map is for a struct");
+    constexpr LocalSpec spec = Region::text.out[item.first];
     static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
     static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
-    constexpr unsigned left = R::varying & ~spec.mask;
+    constexpr unsigned left = Region::structs ? 0 : R::varying & ~spec.mask;
     static_assert(said_of_axis<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
-    return spec.rank <= R::rank && (R::varying & ~spec.mask) == 0;
+    return spec.rank <= R::rank && left == 0;
   }
   return false;
 }
 template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& result, Source source) {
-  return Sym<typename R::element, R::rank>(
-      leave_shard_map(Region::text, Region::text.out[Spec], {result.value.at(source), R::varying, R::rank}));
+  constexpr SpecItem item = Region::text.out_items[Spec];
+  if constexpr (LocalOperand<R>) {
+    return Sym<typename R::element, R::rank>(
+        leave_shard_map(Region::text, Region::text.out[item.first], {result.value.at(source), R::varying, R::rank}));
+  } else {
+    R whole = result;
+    LeaveLeaves leave{{Region::text, item, source}};
+    for_each_leaf(whole, leave);
+    return whole;
+  }
 }
 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
@@ -14413,17 +14645,17 @@ template <class Traced> constexpr auto unmade_results(const Value& context) {
 }
 
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
-  using Region = ShardMapRegion<Text>;
+  using Region = ShardMapRegion<Text, (is_tensor_struct_v<Xs> || ...)>;
   static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
   static constexpr bool right_count = tensors == Region::text.ins || !Region::text.valid;
 
   /// The function, run on the shards of these values: a local value or a tuple of them.
-  template <class... Values> static constexpr auto run(const Values&... values) {
-    return run(std::index_sequence_for<Xs...>(), values...);
+  template <class... Values> static constexpr auto run(Source source, const Values&... values) {
+    return run(std::index_sequence_for<Xs...>(), source, values...);
   }
   template <std::size_t... I, class... Values>
-  static constexpr auto run(std::index_sequence<I...>, const Values&... values) {
-    return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
+  static constexpr auto run(std::index_sequence<I...>, Source source, const Values&... values) {
+    return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values, source)...);
   }
   template <std::size_t... I> static constexpr bool callable(std::index_sequence<I...>) {
     return requires { F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...); };
@@ -14441,6 +14673,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
       return callable(std::index_sequence_for<Xs...>());
   }();
   static constexpr bool single = !is_tuple_v<traced>;
+  static constexpr bool expression = single && LocalOperand<traced> && (Operand<Xs> && ...);
   /// Whether all results may leave.
   static constexpr bool leaves = [] {
     if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count || !takes_arguments)
@@ -14459,7 +14692,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
     static constexpr int rank = traced::rank;
   };
   template <class... Values> static constexpr Value emit(Value context, const Values&... values) {
-    return leave_as_sym<Region, 0>(run(values.at(context.source)...), context.source).value;
+    return leave_as_sym<Region, 0>(run(context.source, values.at(context.source)...), context.source).value;
   }
 };
 
@@ -14471,8 +14704,10 @@ template <FixedString Text, class F> class ShardMapped {
   constexpr explicit ShardMapped(Source source) : source_(source) {}
 
   template <class... Xs> constexpr auto operator()(const Xs&... xs) const {
-    static_assert((Operand<Xs> && ...),
-                  "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+    static_assert(
+        ((Operand<Xs> || detail::is_tensor_struct_v<Xs>)&&...),
+        "tessera: shard_map takes tensors and structs of tensors, each with a spec, and ts::Dim and ts::Scalar "
+        "without one");
     static_assert(std::is_empty_v<F>,
                   "tessera: the function of a shard_map must not capture anything; pass what it needs as arguments");
     using Tag = detail::ShardMapTag<Text, F, Xs...>;
@@ -14491,20 +14726,25 @@ template <FixedString Text, class F> class ShardMapped {
                   "tessera: shard_map has another number of out specs than results");
     if constexpr (!called || results != Region::text.outs || !Tag::leaves) {
       Value context{};
-      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
       return detail::unmade_results<typename Tag::traced>(context);
-    } else if constexpr (Tag::single) {
+    } else if constexpr (Tag::expression) {
       return call<Tag>(source_, xs...);
     } else {
       Value context{};
-      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
       if (context.module == nullptr)
-        fail(errc::unsupported, "[shard_map] several results of tensors in hand: call it in a ts::compile'd function");
+        fail(errc::unsupported,
+             "[shard_map] structs and several results of tensors in hand: call it in a ts::compile'd "
+             "function");
       context.source = source_;
-      const auto made = Tag::run(lower(context, xs)...);
-      return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return std::tuple(detail::leave_as_sym<Region, I>(std::get<I>(made), source_)...);
-      }(std::make_index_sequence<static_cast<std::size_t>(results)>());
+      const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
+      if constexpr (Tag::single)
+        return detail::leave_as_sym<Region, 0>(made, source_);
+      else
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return std::tuple(detail::leave_as_sym<Region, I>(std::get<I>(made), source_)...);
+        }(std::make_index_sequence<static_cast<std::size_t>(results)>());
     }
   }
 
@@ -14519,7 +14759,8 @@ template <FixedString Text, class F> class ShardMapped {
 ///       return ts::psum<"model">(ts::matmul(x, w));
 ///     })(x, w);
 ///
-/// The text has a spec in braces for each tensor, `->`, and one for each result, a tuple's in order. Axes in it are
+/// The text has a spec in braces for each argument, `->`, and one for each result, a tuple's in order. Of a struct it
+/// is that of all its tensors; `[{..}, {..}]` has one for each, in the order in which they are declared. Axes in it are
 /// manual: nothing is sent along them but what the collectives inside say. Axes that only these name follow after a
 /// `;`. Over all other axes of the mesh values stay automatic: the planner propagates and reduces as it does outside.
 ///
@@ -19671,8 +19912,12 @@ struct AxesOfTheMesh {
         names[at++] = i < axis.name.view().size() ? axis.name.text[i] : ' ';
   }
 };
-template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks();
-template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks();
+template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[with_sharding] axis '", Axis.name, "' is none of the mesh at line ", Line);
+}
+template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[shard_map] axis '", Axis.name, "' is none of the mesh at line ", Line);
+}
 
 template <class Trace> struct ConstraintAxes {
   static constexpr NamedAxes named{Trace::program()};

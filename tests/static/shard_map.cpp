@@ -97,6 +97,36 @@ static_assert([] {
   return collectives == 1 && plan.payload_bytes(ts::all_reduce) == 4 * 8 * 4;
 }());
 
+// Structs come in and go out with a spec for each tensor, or one for all; the trace finds what varies.
+struct Layer {
+  ts::ShardedTensor<float, 2> up, down;
+  ts::ShardedTensor<float, 1> bias;
+  constexpr auto operator()(const auto& x) const { return ts::matmul(ts::matmul(x, up), down * 0.5); }
+};
+constexpr auto tensor_parallel = [](auto layer, auto x) {
+  return ts::shard_map<"[{-,model}, {model}, {}], {} -> {}">(
+      [](auto own, auto in) { return ts::psum<"model">(own(in)) + own.bias; })(layer, x);
+};
+constexpr auto gathered_weights = [](auto layer, auto x) {
+  return ts::shard_map<"{model}, {data} -> {data}, [{-,model}, {model}, {model}]">([](auto own, auto in) {
+    Layer whole = own;
+    whole.up = tc::all_gather<"model", 0>(ts::local_of(own.up, in));
+    whole.down = tc::all_gather<"model", 0>(ts::local_of(own.down, in));
+    Layer updated = own;
+    updated.up = tc::all_to_all<"model", 1, 0>(ts::local_of(own.up - own.up * 2.0, in));
+    return std::tuple(whole(in), updated);
+  })(layer, x);
+};
+template <class F> constexpr ts::Plan plan_of_layer() {
+  const auto layer = ts::abstract<Layer>({{{8, 16}, {ts::none, "model"}}, {{16, 8}, {"model"}}, {{8}, {"model"}}});
+  return ts::plan(F{}, mesh, layer, ts::abstract<float>({32, 8}, {"data"}));
+}
+static_assert(plan_of_layer<decltype(tensor_parallel)>().count(ts::all_reduce, "model") == 1);
+static_assert(plan_of_layer<decltype(tensor_parallel)>().payload_bytes(ts::all_reduce) == 16 * 8 * 4);
+static_assert(plan_of_layer<decltype(tensor_parallel)>().count(ts::all_gather) == 1);  // of the bias, to its spec
+static_assert(plan_of_layer<decltype(gathered_weights)>().count(ts::all_gather, "model") == 2);
+static_assert(plan_of_layer<decltype(gathered_weights)>().count(ts::all_reduce) == 0);
+
 // The line of a collective is the line that called it.
 constexpr std::uint32_t line = __LINE__ + 4;
 constexpr auto with_line = [](auto x, auto w) {

@@ -139,7 +139,11 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
   explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
 
   /// The value of a trace, kept as a field of a model.
-  template <SymOperand S> constexpr ShardedTensor(const S& sym) : placeholder_(sym.value) {
+  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
+    if constexpr (LocalOperand<S>)
+      placeholder_ = sym.kept();
+    else
+      placeholder_ = sym.value;
     static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename S::element, T>,
                   "tessera: this value has another element type than the tensor it is assigned to; cast it");
@@ -193,6 +197,10 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
     if (!x.traced())
       fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
                               "pass it as an argument");
+    if (x.placeholder().graph < 0)
+      fail(errc::unsupported,
+           "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
+           "makes it one");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);

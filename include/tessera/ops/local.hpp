@@ -24,6 +24,8 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
   constexpr Local() = default;
   constexpr explicit Local(Value v) : value(v) {}
+  /// What a tensor of a struct holds that it is assigned to.
+  constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
 };
 
 namespace detail {
@@ -123,9 +125,9 @@ template <> struct LocalRule<BroadcastTag> {
 
 /// The table has no leading dims.
 template <> struct LocalRule<GatherTag> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned, const LocalValue& table,
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& table,
                               const LocalValue& indices) {
-    return GatherTag::emit(context, table.value, indices.value);
+    return GatherTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
   }
 };
 
@@ -159,42 +161,62 @@ template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
   }
 };
 
-template <class X> constexpr LocalValue local_value(Value context, const X& x) {
-  if constexpr (LocalOperand<X>)
-    return {x.value.at(context.source), X::varying, X::rank};
-  else
-    return {lower(context, x), 0, 0};
-}
-
 template <class... Xs> struct FirstLocal;
 template <class X, class... Rest> struct FirstLocal<X, Rest...> : FirstLocal<Rest...> {};
 template <LocalOperand X, class... Rest> struct FirstLocal<X, Rest...> {
   using type = X;
 };
 
-template <class Region, class X> constexpr bool belongs_to() {
+/// Whether an operand can meet values of a region, and over which axes it varies: numbers over none, tensors of structs
+/// and expressions of them over all.
+template <class Region, class X> struct LocalOperandOf {
+  static constexpr bool known = NumberOperand<X>;
+  static constexpr unsigned varying = 0;
+};
+template <class Region, LocalOperand X> struct LocalOperandOf<Region, X> {
+  static constexpr bool known = std::is_same_v<typename X::region, Region>;
+  static constexpr unsigned varying = X::varying;
+};
+template <class Region, StoredOperand X> struct LocalOperandOf<Region, X> {
+  static constexpr bool known = Region::structs;
+  static constexpr unsigned varying = Region::all;
+};
+template <class Region, class Tag, class... Xs> struct LocalOperandOf<Region, Expr<Tag, Xs...>> {
+  static constexpr bool known = (LocalOperandOf<Region, Xs>::known && ...);
+  static constexpr unsigned varying = (0u | ... | LocalOperandOf<Region, Xs>::varying);
+};
+
+template <class Region, class X> constexpr LocalValue local_value(Value context, const X& x) {
   if constexpr (LocalOperand<X>)
-    return std::is_same_v<typename X::region, Region>;
+    return {x.value.at(context.source), X::varying, X::rank};
+  else if constexpr (StoredOperand<X>)
+    return taken_from_struct(Region::text, x.placeholder(), X::rank, context.source);
+  else if constexpr (ExprOperand<X>)
+    return {local_call<Region, X>(context.at(x.source), x.operands), LocalOperandOf<Region, X>::varying, X::rank};
   else
-    return NumberOperand<X>;
+    return {lower(context, x), 0, 0};
 }
-template <class X> constexpr unsigned varying_of() {
-  if constexpr (LocalOperand<X>)
-    return X::varying;
+template <class Region, class X, class... Ts, class... Done>
+constexpr Value local_call(Value context, const Pack<Ts...>& pack, const Done&... done) {
+  if constexpr (sizeof...(Ts) == 0)
+    return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
   else
-    return 0;
+    return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
 }
+
 /// A table that is looked up is the same on every device.
 template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || varying_of<X>() == 0;
+inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || !LocalOperand<X>;
+template <class Tag, LocalOperand X, class... Rest>
+inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, GatherTag> || X::varying == 0;
 
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
   using Result = typename Tag::template result<typed_of<Operands>...>;
-  static constexpr unsigned all = (0u | ... | varying_of<Operands>());
-  static constexpr bool known = (belongs_to<Region, Operands>() && ...);
+  static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
+  static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
   static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...>,
+  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
                 "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
                 "it up outside, where a table may be split");
 
@@ -206,12 +228,22 @@ template <class Tag, class... Operands> struct LocalCall {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
       context.source = source;
-      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value(context, operands)...));
+      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value<Region>(context, operands)...));
     }
   }
 };
 
 }  // namespace detail
+
+/// A tensor of a struct inside a shard_map that was given the struct, as a local value like any other: for collectives,
+/// which take no tensors of structs. `like` is any local value.
+template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const Like& like, Here at = Here::current()) {
+  using Region = typename Like::region;
+  static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of is for the tensors of a struct");
+  static_assert(Region::structs, "tessera: this shard_map is given no struct");
+  const Value context = like.value.at(Source::from(at));
+  return Local<typename X::element, X::rank, Region, Region::all>(detail::local_value<Region>(context, x).value);
+}
 
 }  // namespace tessera
 

@@ -52,6 +52,21 @@ constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
 template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
   return {x.value.at(Source::from(at)), X::varying, X::rank};
 }
+[[noreturn]] inline void fail_collective_over_an_axis_along_which_devices_hold_equal_values() {
+  fail(errc::structure, "[shard_map] collective: over an axis along which devices hold equal values; if that is meant, "
+                        "say ts::pvary<\"axis\">(x)");
+}
+/// Axes over which a collective over those in Mask needs the values of all devices. Where types don't tell what varies,
+/// others stay as they are.
+template <unsigned Mask, class X> constexpr unsigned wanted_over(const X& x) {
+  if constexpr (X::region::structs) {
+    if ((Mask & ~extending({x.value, X::varying, X::rank})) != 0)
+      fail_collective_over_an_axis_along_which_devices_hold_equal_values();
+    return Mask;
+  } else {
+    return X::varying;
+  }
+}
 template <class X, unsigned Varying> using varying_t = Local<typename X::element, X::rank, typename X::region, Varying>;
 
 template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, const Here& at) {
@@ -63,7 +78,7 @@ template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, c
     unsigned dims = 0;
     for (int axis = 0; axis < text.axis_count; ++axis)
       if ((Mask >> axis & 1u) != 0) dims |= 1u << lead_of(X::varying, axis);
-    const Value whole = extended(text, local_at(x, at), X::varying);
+    const Value whole = extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x));
     return varying_t<X, left>(pinned(text, build::reduce(O, whole, dims, false), left));
   }
 }
@@ -76,7 +91,7 @@ constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_pla
   } else {
     constexpr int lead = lead_of(X::varying, only_axis(Mask));
     const ShardMapText& text = X::region::text;
-    const Value sent = pinned(text, extended(text, local_at(x, at), X::varying), X::varying);
+    const Value sent = pinned(text, extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x)), X::varying);
     const Node type = sent.node();
     Growable<std::int32_t> operands{sent.id};
     add_places(sent, operands);
@@ -139,11 +154,14 @@ template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at
   if constexpr (mask == 0) {
     return detail::not_made(x);
   } else {
-    static_assert((X::varying & mask) == 0, "tessera: pvary over an axis that the value varies over already");
+    constexpr bool structs = X::region::structs;
+    static_assert(structs || (X::varying & mask) == 0,
+                  "tessera: pvary over an axis that the value varies over already");
     constexpr unsigned all = X::varying | mask;
     const detail::LocalValue own = detail::local_at(x, at);
-    const Value made =
-        own.value.rank() == 0 ? detail::extended(X::region::text, own, all) : detail::aligned(own, all, X::rank);
+    const Value made = structs || own.value.rank() == 0
+                           ? detail::extended(X::region::text, own, all, structs ? mask : all)
+                           : detail::aligned(own, all, X::rank);
     return detail::varying_t<X, all>(made);
   }
 }
@@ -159,7 +177,8 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
     constexpr unsigned left = X::varying & ~mask;
     constexpr int leads = detail::bit_count(left), dim = leads + detail::checked_dim<D, X::rank>();
     const detail::ShardMapText& text = X::region::text;
-    const Value whole = detail::pinned(text, detail::extended(text, detail::local_at(x, at), X::varying), X::varying);
+    const Value whole = detail::pinned(
+        text, detail::extended(text, detail::local_at(x, at), X::varying, detail::wanted_over<mask>(x)), X::varying);
     const Value sum = build::reduce(Op::sum, whole, 1u << lead, false);
     const PartitionSpec apart = detail::lead_spec(text, sum, left, left, dim, axis);
     const PartitionSpec together = detail::lead_spec(text, sum, left, left);
@@ -241,7 +260,7 @@ template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x
     constexpr unsigned left = X::varying & ~mask;
     constexpr int leads = td::bit_count(left), dim = leads + td::checked_dim<D, X::rank>();
     const td::ShardMapText& text = X::region::text;
-    const Value whole = td::extended(text, td::local_at(x, at), X::varying);
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying, td::wanted_over<mask>(x));
     // [leads with device, .., own, ..] -> [leads, .., (device own), ..]
     td::LocalFactors made;
     for (int d = 0; d < whole.rank(); ++d) made.add(d);
@@ -275,7 +294,7 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
     constexpr int leads = td::bit_count(X::varying);
     constexpr int split = leads + td::checked_dim<Split, X::rank>(), join = leads + td::checked_dim<Concat, X::rank>();
     const td::ShardMapText& text = X::region::text;
-    const Value whole = td::extended(text, td::local_at(x, at), X::varying);
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying, td::wanted_over<mask>(x));
     // [source, .., (device rest), .., own, ..] -> [device, .., rest, .., (source own), ..]
     td::LocalFactors made;
     int device = 0, own[max_rank]{};

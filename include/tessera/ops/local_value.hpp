@@ -51,6 +51,37 @@ constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
   return build::insert_units(x.value, units, leads + rank);
 }
 
+[[noreturn]] inline void fail_value_differs_over_an_axis_that_its_spec_does_not_name() {
+  fail(errc::structure,
+       "[shard_map] result: it differs between the devices of an axis that its out spec does not name");
+}
+/// x with leading dims for axes in `kept` alone. Over the others it has to be equal.
+constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
+  if ((extending(x) & ~kept) != 0) fail_value_differs_over_an_axis_that_its_spec_does_not_name();
+  unsigned units = 0;
+  for (int axis = 0, at = 0; axis < ShardMapText::max_names; ++axis) {
+    if ((x.varying >> axis & 1u) == 0) continue;
+    if ((kept >> axis & 1u) == 0) units |= 1u << at;
+    ++at;
+  }
+  return {units != 0 ? build::drop_units(x.value, units) : x.value, x.varying & kept, x.rank};
+}
+
+// A tensor of a struct keeps a value of a shard_map with leading dims for all axes. Its graph is written as ~graph:
+// taken for a value of the program, it would be one of other dims.
+constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
+  Value value = aligned(x, (1u << text.axis_count) - 1, x.rank);
+  value.graph = ~value.graph;
+  return value;
+}
+constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+  if (value.module == nullptr || value.graph >= 0)
+    fail(errc::unsupported, "[shard_map] outside value: a value from outside meets one of a shard_map; pass it as an "
+                            "argument, with a spec");
+  value.graph = ~value.graph;
+  return {value.at(source), (1u << text.axis_count) - 1, rank};
+}
+
 /// x without the leading dims of extent 1.
 constexpr Value without_units(const LocalValue& x) {
   unsigned units = 0;
@@ -108,10 +139,10 @@ constexpr Value pinned(const ShardMapText& text, const Value& x, unsigned varyin
   return placed(text, x, lead_spec(text, x, varying, varying));
 }
 
-/// x with leading dims for all of the axes, of their true extents.
-constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all) {
+/// x with leading dims for all of the axes, those in `wanted` of their true extents.
+constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all, unsigned wanted) {
   const Value value = aligned(x, all, x.rank);
-  const unsigned missing = all & ~extending({value, all, x.rank});
+  const unsigned missing = wanted & ~extending({value, all, x.rank});
   if (missing == 0) return value;
   const int rank = bit_count(all) + x.rank;
   Value like{};
@@ -124,6 +155,9 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
   }
   if (value.rank() > 0) like = like + build::iota(value, rank - 1, DType::i32);
   return pinned(text, build::broadcast(value, like), all);
+}
+constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all) {
+  return extended(text, x, all, all);
 }
 
 }  // namespace tessera::detail

@@ -39,7 +39,8 @@ constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec,
 }
 
 /// A result from its shards: the devices of the axes of its spec, in order, along its dims.
-constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
+constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& given) {
+  const LocalValue x = narrowed(given, spec.mask);
   const Value whole = extended(text, x, spec.mask);
   const int leads = bit_count(spec.mask);
   LocalFactors made;
@@ -56,9 +57,92 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
   return placed(text, rearrange(whole, whole.rank(), x.rank, made.f, nullptr), spec.resolved(text.axes));
 }
 
+/// A struct of tensors, which a shard_map takes and gives as it is.
+template <class X>
+inline constexpr bool is_tensor_struct_v =
+    !Operand<X> && !is_tuple_v<X> && !is_stack_v<X> && std::is_class_v<X> && std::is_aggregate_v<X>;
+template <class X> inline constexpr bool takes_spec_v = TensorOperand<X> || is_tensor_struct_v<X>;
+
+/// The tensors of a struct.
+struct CountTensors {
+  int count = 0;
+  template <class Leaf> constexpr void leaf(Leaf&) { count += StoredOperand<std::remove_const_t<Leaf>> ? 1 : 0; }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class X> constexpr int tensors_of() {
+  X object{};
+  CountTensors counter;
+  for_each_leaf(object, counter);
+  return counter.count;
+}
+struct LocalLeaves {
+  const ShardMapText& text;
+  SpecItem item;
+  Source source;
+  int next = 0;
+  constexpr const LocalSpec& take(const LocalSpec* specs, int rank) {
+    const LocalSpec& spec = specs[item.of_leaf(next++)];
+    if (spec.rank > rank)
+      fail(errc::spec_rank, "[shard_map] spec of a struct: it has more entries than one of its tensors has dims");
+    return spec;
+  }
+  constexpr void enter_stack(const auto&) {
+    fail(errc::unsupported, "[shard_map] a Stack: call shard_map inside the block of the stack");
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+struct EnterLeaves : LocalLeaves {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) {
+      if (!leaf.traced())
+        fail(errc::unsupported, "[shard_map] a struct of tensors in hand: call it in a ts::compile'd function");
+      const LocalSpec& spec = take(text.in, Leaf::rank);
+      const Value entered = enter_shard_map(text, spec, leaf.placeholder().at(source), Leaf::rank);
+      leaf = Leaf(kept_in_struct(text, {entered, spec.mask, Leaf::rank}));
+    }
+  }
+};
+struct LeaveLeaves : LocalLeaves {
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) {
+      const LocalSpec& spec = take(text.out, Leaf::rank);
+      leaf = Leaf(leave_shard_map(text, spec, taken_from_struct(text, leaf.placeholder(), Leaf::rank, source)));
+    }
+  }
+};
+/// The first tensor of a struct, for the trace that it belongs to.
+struct FirstTensor {
+  Value found{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>)
+      if (found.module == nullptr) found = leaf.placeholder();
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class X> constexpr Value trace_of_argument(const X& x) {
+  if constexpr (Operand<X>) {
+    return trace_of(x);
+  } else {
+    FirstTensor first;
+    for_each_leaf(x, first);
+    return first.found;
+  }
+}
+template <class X> constexpr decltype(auto) argument_in(const Value& context, const X& x) {
+  if constexpr (Operand<X>)
+    return lower(context, x);
+  else
+    return (x);
+}
+
 /// The spec of tensor k among the arguments before and including argument i.
 template <class... Xs> constexpr int tensors_before(std::size_t i) {
-  const bool tensor[] = {TensorOperand<Xs>..., false};
+  const bool tensor[] = {takes_spec_v<Xs>..., false};
   int count = 0;
   for (std::size_t k = 0; k < i; ++k) count += tensor[k] ? 1 : 0;
   return count;
@@ -69,16 +153,31 @@ template <class Region, class X, int Spec> struct Entered {
   static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
                 "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
   using type = X;
-  static constexpr type make(const Value& x) { return type(x); }
+  static constexpr type make(const Value& x, Source) { return type(x); }
 };
 template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spec> {
-  static constexpr LocalSpec spec = Region::text.in[Spec];
+  static constexpr LocalSpec spec = Region::text.in[Region::text.in_items[Spec].first];
+  static_assert(Region::text.in_items[Spec].count == 1, "tessera: a list of specs of a shard_map is for a struct");
   static_assert(spec.rank <= X::rank, "tessera: an in spec of shard_map has more entries than its tensor has dims");
   static_assert(X::rank + bit_count(spec.mask) <= max_rank,
                 "tessera: inside shard_map a tensor has at most 8 dims, the axes that split it included");
   static_assert(!LocalOperand<X>, "tessera: a shard_map inside a shard_map; name the axes of both in one");
   using type = Local<typename X::element, X::rank, Region, spec.mask>;
-  static constexpr type make(const Value& x) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
+  static constexpr type make(const Value& x, Source) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
+};
+template <class Region, class X, int Spec>
+  requires(is_tensor_struct_v<X>)
+struct Entered<Region, X, Spec> {
+  static constexpr SpecItem item = Region::text.in_items[Spec];
+  static_assert(!item.list || item.count == tensors_of<X>(),
+                "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in which "
+                "they are declared");
+  using type = X;
+  static constexpr type make(X x, Source source) {
+    EnterLeaves enter{{Region::text, item, source}};
+    for_each_leaf(x, enter);
+    return x;
+  }
 };
 
 /// The name of the axis is in the message, as an argument of this template.
@@ -90,20 +189,38 @@ template <Name Axis, bool Equal> constexpr bool said_of_axis() {
 }
 /// Whether a result may leave by a spec, said in a sentence.
 template <class Region, class R, int Spec> constexpr bool may_leave() {
-  static_assert(LocalOperand<R>, "tessera: the function of a shard_map returns a local tensor, or a tuple of them");
-  if constexpr (LocalOperand<R>) {
-    constexpr LocalSpec spec = Region::text.out[Spec];
+  constexpr bool whole = StoredOperand<R> || is_tensor_struct_v<R>;
+  static_assert(
+      LocalOperand<R> || whole,
+      "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of these");
+  constexpr SpecItem item = Region::text.out_items[Spec];
+  if constexpr (whole) {
+    static_assert(!item.list || item.count == tensors_of<R>(),
+                  "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in "
+                  "which they are declared");
+    return !item.list || item.count == tensors_of<R>();
+  } else if constexpr (LocalOperand<R>) {
+    static_assert(item.count == 1, "tessera: a list of specs of a shard_map is for a struct");
+    constexpr LocalSpec spec = Region::text.out[item.first];
     static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
     static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
-    constexpr unsigned left = R::varying & ~spec.mask;
+    constexpr unsigned left = Region::structs ? 0 : R::varying & ~spec.mask;
     static_assert(said_of_axis<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
-    return spec.rank <= R::rank && (R::varying & ~spec.mask) == 0;
+    return spec.rank <= R::rank && left == 0;
   }
   return false;
 }
 template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& result, Source source) {
-  return Sym<typename R::element, R::rank>(
-      leave_shard_map(Region::text, Region::text.out[Spec], {result.value.at(source), R::varying, R::rank}));
+  constexpr SpecItem item = Region::text.out_items[Spec];
+  if constexpr (LocalOperand<R>) {
+    return Sym<typename R::element, R::rank>(
+        leave_shard_map(Region::text, Region::text.out[item.first], {result.value.at(source), R::varying, R::rank}));
+  } else {
+    R whole = result;
+    LeaveLeaves leave{{Region::text, item, source}};
+    for_each_leaf(whole, leave);
+    return whole;
+  }
 }
 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
@@ -120,17 +237,17 @@ template <class Traced> constexpr auto unmade_results(const Value& context) {
 }
 
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
-  using Region = ShardMapRegion<Text>;
+  using Region = ShardMapRegion<Text, (is_tensor_struct_v<Xs> || ...)>;
   static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
   static constexpr bool right_count = tensors == Region::text.ins || !Region::text.valid;
 
   /// The function, run on the shards of these values: a local value or a tuple of them.
-  template <class... Values> static constexpr auto run(const Values&... values) {
-    return run(std::index_sequence_for<Xs...>(), values...);
+  template <class... Values> static constexpr auto run(Source source, const Values&... values) {
+    return run(std::index_sequence_for<Xs...>(), source, values...);
   }
   template <std::size_t... I, class... Values>
-  static constexpr auto run(std::index_sequence<I...>, const Values&... values) {
-    return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values)...);
+  static constexpr auto run(std::index_sequence<I...>, Source source, const Values&... values) {
+    return F{}(Entered<Region, Xs, tensors_before<Xs...>(I)>::make(values, source)...);
   }
   template <std::size_t... I> static constexpr bool callable(std::index_sequence<I...>) {
     return requires { F{}(typename Entered<Region, Xs, tensors_before<Xs...>(I)>::type()...); };
@@ -148,6 +265,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
       return callable(std::index_sequence_for<Xs...>());
   }();
   static constexpr bool single = !is_tuple_v<traced>;
+  static constexpr bool expression = single && LocalOperand<traced> && (Operand<Xs> && ...);
   /// Whether all results may leave.
   static constexpr bool leaves = [] {
     if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count || !takes_arguments)
@@ -166,7 +284,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
     static constexpr int rank = traced::rank;
   };
   template <class... Values> static constexpr Value emit(Value context, const Values&... values) {
-    return leave_as_sym<Region, 0>(run(values.at(context.source)...), context.source).value;
+    return leave_as_sym<Region, 0>(run(context.source, values.at(context.source)...), context.source).value;
   }
 };
 
@@ -178,8 +296,10 @@ template <FixedString Text, class F> class ShardMapped {
   constexpr explicit ShardMapped(Source source) : source_(source) {}
 
   template <class... Xs> constexpr auto operator()(const Xs&... xs) const {
-    static_assert((Operand<Xs> && ...),
-                  "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+    static_assert(
+        ((Operand<Xs> || detail::is_tensor_struct_v<Xs>)&&...),
+        "tessera: shard_map takes tensors and structs of tensors, each with a spec, and ts::Dim and ts::Scalar "
+        "without one");
     static_assert(std::is_empty_v<F>,
                   "tessera: the function of a shard_map must not capture anything; pass what it needs as arguments");
     using Tag = detail::ShardMapTag<Text, F, Xs...>;
@@ -198,20 +318,25 @@ template <FixedString Text, class F> class ShardMapped {
                   "tessera: shard_map has another number of out specs than results");
     if constexpr (!called || results != Region::text.outs || !Tag::leaves) {
       Value context{};
-      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
       return detail::unmade_results<typename Tag::traced>(context);
-    } else if constexpr (Tag::single) {
+    } else if constexpr (Tag::expression) {
       return call<Tag>(source_, xs...);
     } else {
       Value context{};
-      ((context = context.module == nullptr ? trace_of(xs) : context), ...);
+      ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
       if (context.module == nullptr)
-        fail(errc::unsupported, "[shard_map] several results of tensors in hand: call it in a ts::compile'd function");
+        fail(errc::unsupported,
+             "[shard_map] structs and several results of tensors in hand: call it in a ts::compile'd "
+             "function");
       context.source = source_;
-      const auto made = Tag::run(lower(context, xs)...);
-      return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return std::tuple(detail::leave_as_sym<Region, I>(std::get<I>(made), source_)...);
-      }(std::make_index_sequence<static_cast<std::size_t>(results)>());
+      const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
+      if constexpr (Tag::single)
+        return detail::leave_as_sym<Region, 0>(made, source_);
+      else
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return std::tuple(detail::leave_as_sym<Region, I>(std::get<I>(made), source_)...);
+        }(std::make_index_sequence<static_cast<std::size_t>(results)>());
     }
   }
 
@@ -226,7 +351,8 @@ template <FixedString Text, class F> class ShardMapped {
 ///       return ts::psum<"model">(ts::matmul(x, w));
 ///     })(x, w);
 ///
-/// The text has a spec in braces for each tensor, `->`, and one for each result, a tuple's in order. Axes in it are
+/// The text has a spec in braces for each argument, `->`, and one for each result, a tuple's in order. Of a struct it
+/// is that of all its tensors; `[{..}, {..}]` has one for each, in the order in which they are declared. Axes in it are
 /// manual: nothing is sent along them but what the collectives inside say. Axes that only these name follow after a
 /// `;`. Over all other axes of the mesh values stay automatic: the planner propagates and reduces as it does outside.
 ///

@@ -29,12 +29,20 @@ struct LocalSpec {
   }
 };
 
-/// "{data,-}, {(x,y)} -> {data,x}; y" at compile time: specs of the arguments, specs of the results, and axes that the
-/// function uses but no spec names.
+/// What the text says of one argument or result: one spec for all its tensors, or a list with one for each.
+struct SpecItem {
+  std::int8_t first = 0, count = 0;
+  bool list = false;
+  constexpr int of_leaf(int leaf) const { return first + (list ? leaf : 0); }
+};
+
+/// "{data,-}, [{x}, {}] -> {data,x}; y" at compile time: specs of the arguments, specs of the results, and axes that
+/// the function uses but no spec names.
 struct ShardMapText {
-  static constexpr int max_specs = 12, max_names = 8;
+  static constexpr int max_specs = 16, max_names = 8;
   LocalSpec in[max_specs], out[max_specs];
-  int ins = 0, outs = 0, axis_count = 0;
+  SpecItem in_items[max_specs], out_items[max_specs];
+  int ins = 0, outs = 0, axis_count = 0;  ///< of items, and of axes
   Name axes[max_names];
   bool valid = false, twice = false;
 
@@ -71,10 +79,19 @@ struct ShardMapText {
     } while (reader.take(","));
     return reader.take("}");
   }
-  constexpr bool read_list(TextReader& reader, LocalSpec* specs, int& count) {
-    do
-      if (count == max_specs || !read_spec(reader, specs[count++])) return false;
-    while (reader.take(","));
+  constexpr bool read_items(TextReader& reader, LocalSpec* specs, SpecItem* items, int& count) {
+    int next = 0;
+    do {
+      if (count == max_specs) return false;
+      SpecItem& item = items[count++];
+      item.first = static_cast<std::int8_t>(next);
+      item.list = reader.take("[");
+      do {
+        if (next == max_specs || !read_spec(reader, specs[next++])) return false;
+        ++item.count;
+      } while (item.list && reader.take(","));
+      if (item.list && !reader.take("]")) return false;
+    } while (reader.take(","));
     return true;
   }
 
@@ -83,7 +100,8 @@ struct ShardMapText {
     const std::size_t arrow = text.find("->");
     if (arrow == std::string_view::npos) return;
     TextReader left{text.substr(0, arrow)}, right{text.substr(arrow + 2)};
-    if (!read_list(left, in, ins) || !left.done() || !read_list(right, out, outs)) return;
+    if (!read_items(left, in, in_items, ins) || !left.done()) return;
+    if (!read_items(right, out, out_items, outs)) return;
     LocalSpec more;
     if (right.take(";")) {
       do
@@ -101,11 +119,15 @@ struct ShardMapText {
   }
 };
 
-/// What one shard_map is known by: the type that the types of its values share.
-template <FixedString Text> struct ShardMapRegion {
+/// What one shard_map is known by: the type that the types of its values share. `Structs`: it is given structs. Types
+/// of their tensors don't tell what varies, so these count as varying over all axes, and the trace finds what does.
+template <FixedString Text, bool Structs> struct ShardMapRegion {
   static constexpr ShardMapText text{Text.view()};
+  static constexpr bool structs = Structs;
+  static constexpr unsigned all = (1u << text.axis_count) - 1;
   static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
-                            "each tensor, then one for each result; axes that no spec names follow after a ';'");
+                            "each argument, or [{..}, {..}] with one for each tensor of a struct, then those of the "
+                            "results; axes that no spec names follow after a ';'");
   static_assert(!text.twice, "tessera: a spec of shard_map names an axis twice");
 };
 

@@ -143,6 +143,50 @@ TEST(ShardMap, EveryCollectiveAndItsGradient) {
   }
 }
 
+// ---- structs in and out, against the plain program
+
+struct Layer {
+  Tensor up, down;
+  ts::ShardedTensor<double, 1> bias;
+  constexpr auto operator()(const auto& x) const { return ts::matmul(ts::gelu(ts::matmul(x, up)), down); }
+};
+constexpr auto layer_by_hand = [](auto layer, auto x) {
+  return ts::shard_map<"[{-,model}, {model}, {}], {data} -> {data}, [{-,model}, {model}, {}]">([](auto own, auto in) {
+    Layer changed = own;
+    changed.up = ts::ppermute<"model">(ts::local_of(own.up, in), ts::Shift(0)) * 3.0;
+    changed.bias = ts::pmean<"data">(ts::mean<0>(in)) + own.bias;
+    return std::tuple(ts::psum<"model">(own(in)) + own.bias, changed);
+  })(layer, x);
+};
+constexpr auto plain_layer = [](auto layer, auto x) {
+  Layer changed = layer;
+  changed.up = layer.up * 3.0;
+  changed.bias = ts::mean<0>(x) + layer.bias;
+  return std::tuple(layer(x) + layer.bias, changed);
+};
+template <class F> struct LayerStep {
+  constexpr auto operator()(auto layer, auto x) const {
+    return ts::value_and_grad([](const auto& own, const auto& in) {
+      const auto [y, changed] = F{}(own, in);
+      return ts::sum(y * y) + ts::sum(changed.up * changed.up) + ts::sum(changed.down) + ts::sum(changed.bias * 2.0);
+    })(layer, x);
+  }
+};
+
+TEST(ShardMap, StructsComeInAndGoOut) {
+  constexpr auto both = ts::compile([](auto layer, auto x) {
+    return std::tuple(LayerStep<decltype(layer_by_hand)>{}(layer, x), LayerStep<decltype(plain_layer)>{}(layer, x));
+  });
+  const ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  const Layer layer{ts::shard(some_values(5 * 8, 4), {5, 8}, mesh, {ts::none, "model"}),
+                    ts::shard(some_values(8 * 5, 5), {8, 5}, mesh), ts::shard(some_values(5, 6), {5}, mesh)};
+  const auto [mine, theirs] = both(layer, ts::shard(some_values(10 * 5, 3), {10, 5}, mesh, {"data"}));
+  EXPECT_NEAR(ts::to_host(std::get<0>(mine))[0], ts::to_host(std::get<0>(theirs))[0], 1e-9);
+  expect_near(ts::to_host(std::get<1>(mine).up), ts::to_host(std::get<1>(theirs).up), 1e-11, "up");
+  expect_near(ts::to_host(std::get<1>(mine).down), ts::to_host(std::get<1>(theirs).down), 1e-11, "down");
+  expect_near(ts::to_host(std::get<1>(mine).bias), ts::to_host(std::get<1>(theirs).bias), 1e-11, "bias");
+}
+
 // ---- a layer split by hand along one axis, automatic along the other, against the plain one
 
 constexpr auto by_hand = [](auto x, auto up, auto down) {
@@ -180,6 +224,24 @@ TEST(ShardMap, OtherAxesStayAutomatic) {
     expect_near(ts::to_host(std::get<1>(std::get<1>(mine))), ts::to_host(std::get<1>(std::get<1>(theirs))), 1e-11,
                 "down on " + mesh.text());
   }
+}
+
+// ---- deterministic mode: a function of local shards has its order of sums; all else adds none
+
+TEST(ShardMap, DeterministicModeKeepsTheBits) {
+  constexpr auto exact = ts::compile(by_hand, {.deterministic = true});
+  const auto x = some_values(10 * 5, 3), up = some_values(5 * 8, 4), down = some_values(8 * 5, 5);
+  std::vector<double> first;
+  for (const ts::Mesh& mesh : {ts::Mesh({{"model", 2}}), ts::Mesh({{"data", 3}, {"model", 2}}),
+                               ts::Mesh({{"model", 2}, {"data", 2}, {"more", 2}})})
+    for (const bool split : {false, true}) {
+      if (split && !mesh.has_axis("data")) continue;
+      const ts::PartitionSpec batch = split ? ts::PartitionSpec{"data"} : ts::PartitionSpec{};
+      const auto y = ts::to_host(exact(ts::shard(x, {10, 5}, mesh, batch), ts::shard(up, {5, 8}, mesh, batch),
+                                       ts::shard(down, {8, 5}, mesh, {ts::none, "model"})));
+      if (first.empty()) first.assign(y.begin(), y.end());
+      for (std::size_t i = 0; i < first.size(); ++i) ASSERT_EQ(y[i], first[i]) << mesh.text() << " element " << i;
+    }
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+// expect: fail_value_differs_over_an_axis_that_its_spec_does_not_name
+// lines: 70
+#include <tessera/ops/shard_map.hpp>
+#include <tessera/partition/static_plan.hpp>
+
+namespace ts = tessera;
+
+struct Layer {
+  ts::ShardedTensor<float, 2> up, down;
+};
+constexpr auto product = [](auto layer, auto x) {
+  return ts::shard_map<"[{-,model}, {model}], {} -> {}">([](auto own, auto in) {
+#ifdef TESSERA_TWIN
+    return ts::psum<"model">(ts::matmul(ts::matmul(in, own.up), own.down));
+#else
+    return ts::matmul(ts::matmul(in, own.up), own.down);
+#endif
+  })(layer, x);
+};
+constexpr ts::Mesh mesh({{"model", 4}});
+static_assert(ts::plan(product, mesh, ts::abstract<Layer>({{{8, 8}}, {{8, 8}}}), ts::abstract<float>({8, 8}))
+                  .unasked_count() == 0);
