@@ -76,17 +76,18 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
                         stride_of(shape.from, lanes),
                         stride_of(shape.to, lanes),
                         stride_of(shape.sums, lanes)};
+  // What is left out, or empty, stays a null pointer.
+  const auto past = [](auto* items, std::int64_t n) { return items == nullptr ? items : items + n; };
   // Lines that lie apart each take a line of the cache.
   const bool dense = steps.from_lane == 1 && steps.to_lane == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
-    const T* const own_from = from + offset_of(loops, 1, index, shape.from);
-    T* const own_to = to == nullptr ? nullptr : to + offset_of(loops, 1, index, shape.to);
+    const T* const own_from = past(from, offset_of(loops, 1, index, shape.from));
+    T* const own_to = past(to, offset_of(loops, 1, index, shape.to));
     const std::int64_t sums = offset_of(loops, 1, index, shape.sums);
     const auto run = [&]<int Width>(std::int64_t lane) {
       const std::int64_t at = sums + lane * steps.sum_lane;
-      scan_side_by_side<Width>(
-          steps, own_from + lane * steps.from_lane, to == nullptr ? nullptr : own_to + lane * steps.to_lane,
-          start == nullptr ? nullptr : start + at, total == nullptr ? nullptr : total + at, exclusive);
+      scan_side_by_side<Width>(steps, past(own_from, lane * steps.from_lane), past(own_to, lane * steps.to_lane),
+                               past(start, at), past(total, at), exclusive);
     };
     std::int64_t lane = 0;
     for (; dense && lane + 32 <= lanes.extent; lane += 32) run.template operator()<32>(lane);

@@ -92,7 +92,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
   }
 
   void add_pieces(const Piece& piece) {
-    if (volume(piece.lines) == 0) return;
+    if (volume(piece.lines) == 0 || (node_.op == Op::argsort && piece.extents[1] == 0)) return;
     std::size_t dim = 0;
     for (std::size_t d = 1; d < piece.lines.size(); ++d)
       if (piece.lines[d] > piece.lines[dim]) dim = d;
@@ -113,7 +113,8 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
   }
 
   template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
-    return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]) + piece.offsets[i];
+    T* const shard = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]);
+    return shard == nullptr ? shard : shard + piece.offsets[i];  // null: an empty one
   }
   template <class F> void for_each_piece(F&& f) const {
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost{piece_cost_},

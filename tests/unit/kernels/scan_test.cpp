@@ -71,6 +71,12 @@ TEST(Scan, Nothing) {
   EXPECT_EQ(number, 3);
   k::sum_lines<float>({{1, 1}, {1, 1}, {1, 1}, {1, 1}, 0, 1, 1}, nullptr, &number);
   EXPECT_EQ(number, 0);
+  // Lines of nothing, which lie nowhere.
+  float totals[]{1, 2, 3};
+  const k::ScanShape none{{3}, {1}, {1}, {1}, 0, 3, 3};
+  k::sum_lines<float>(none, nullptr, totals);
+  EXPECT_EQ(totals[0] + totals[1] + totals[2], 0);
+  k::scan_lines<float>(none, nullptr, nullptr, totals, true);
 }
 
 }  // namespace
