@@ -480,6 +480,8 @@ enum class Op : std::uint8_t {
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
+  windows,    ///< runs of elements along one dim, which becomes two: which run, and where in it
+  fold,       ///< runs added back into one dim: the gradient of windows
   cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
   argsort,    ///< the indices that put one dim in order, the first so many of them
   take_along,      ///< elements along one dim at integer indices of the same rank
@@ -703,7 +705,7 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent, iota, scans and sorts are about.
+/// The one dim that slice, pad, concat, extent, iota, windows, scans and sorts are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -2289,6 +2291,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   scan,         ///< cumsum
+  fold,         ///< adds runs of elements along one dim
   sort,         ///< finds, takes and puts elements along one dim
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients
@@ -2474,6 +2477,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::layout:
       return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
     case OpKind::index:
+    case OpKind::fold:
       return std::to_string(dim_of(node));
     case OpKind::scan: {
       const Scan scan = Scan::of(node);
@@ -4541,7 +4545,11 @@ class GraphVerifier {
       case OpKind::contraction:
         return check_einsum(id);
       case OpKind::layout:
-        return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
+        return node.op == Op::rearrange ? check_rearrange(id)
+               : node.op == Op::windows ? check_windows(id, node, x(id, 0))
+                                        : check_along_dim(id);
+      case OpKind::fold:
+        return check_windows(id, x(id, 0), node);
       case OpKind::indexed:
         return check_indexed(id);
       case OpKind::scan:
@@ -4698,6 +4706,16 @@ class GraphVerifier {
                : "rows have the dims of the indices and of a row";
   }
 
+  /// `runs` has two dims where `line` has one.
+  constexpr Rule check_windows(int id, const Node& runs, const Node& line) const {
+    const int dim = dim_of(graph_[id]);
+    if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+    const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+    if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+        unsigned{runs.unit} >> (dim + 2) != after)
+      return "one dim is two of the other";
+    return is_size(id, 1) && is_size(id, 2) && is_size(id, 3) ? Rule{} : "sizes and steps are numbers";
+  }
   constexpr Rule check_sort(int id) const {
     const Node &node = graph_[id], &from = x(id, 0);
     const int dim = dim_of(node);
@@ -5829,6 +5847,9 @@ namespace tessera::rows {
 
 /// Names a product of matrices, which users write as one, by its own name.
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
+  int windows = c.graph.operand(c.id, 0);
+  while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
+  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   if (rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label)
     fail_shapes(c, "inner dims differ", "matmul");
@@ -6850,6 +6871,130 @@ inline constexpr RowEntry sort_rows[] = {
 
 #endif
 
+// ---- tessera/ops/window_rows.hpp
+
+#ifndef TESSERA_OPS_WINDOW_ROWS_HPP
+#define TESSERA_OPS_WINDOW_ROWS_HPP
+
+namespace tessera::build {
+
+/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
+/// runs and of the elements in one.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
+  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  return x.make({.op = Op::windows,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, size.id, stride.id, dilation.id});
+}
+/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
+  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  return x.make({.op = Op::fold,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, stride.id, dilation.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+constexpr Shape windows_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  if (shape[dim] <= (size - 1) * dilation) fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - (size - 1) * dilation - 1) / stride + 1;
+  shape.insert(dim + 1, size);
+  return shape;
+}
+
+/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
+template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  strides.insert(dim + 1, strides[dim] * static_cast<std::int64_t>(number(3)));
+  strides[dim] *= static_cast<std::int64_t>(number(2));
+  return strides;
+}
+
+/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
+                               FactorRule& rule) {
+  for (int d = 0; d < line.rank; ++d) {
+    const int other = d > dim ? d + 1 : d;
+    if (!line.is_unit(d)) {
+      of_line.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
+      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+    }
+    for (int r = dim; d == dim && r < dim + 2; ++r)
+      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+  }
+}
+
+inline constexpr RowEntry window_rows[] = {
+    // Operands: size, stride and dilation after the first.
+    {Op::windows,
+     {.name = "windows",
+      .kind = OpKind::layout,
+      .arity = 4,
+      .linear = Linearity::first,
+      .shape = windows_shape,
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            rule.operands.resize(4);
+            windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result, rule.operands[0],
+                            rule);
+          },
+      .gradient =
+          [](Gradient& r) {
+            const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+            const int dim = dim_of(r.node());
+            r.add(0,
+                  build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+          },
+      .flops = 0}},
+    // Operands: stride, dilation and extent after the first.
+    {Op::fold,
+     {.name = "fold",
+      .kind = OpKind::fold,
+      .arity = 4,
+      .linear = Linearity::first,
+      .shape =
+          [](const ShapeContext& c) {
+            Shape shape = c.operand(0);
+            const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+            shape.erase(dim + 1);
+            shape[dim] = c.number(3);
+            return shape;
+          },
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            rule.operands.resize(4);
+            windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]), rule.operands[0], rule.result,
+                            rule);
+          },
+      .gradient =
+          [](Gradient& r) {
+            const int dim = dim_of(r.node());
+            r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+          }}},
+};
+
+}  // namespace tessera::rows
+
+#endif
+
 // ---- tessera/ops/rows.hpp
 
 #ifndef TESSERA_OPS_ROWS_HPP
@@ -6878,6 +7023,7 @@ constexpr RowTable make_row_table() {
   table.fill(rows::contraction_rows);
   table.fill(rows::layout_rows);
   table.fill(rows::indexed_rows);
+  table.fill(rows::window_rows);
   table.fill(rows::scan_rows);
   table.fill(rows::sort_rows);
   table.fill(rows::attention_rows);
@@ -7422,105 +7568,6 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/reduction.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_HPP
-
-namespace tessera {
-
-/// Tag of reductions: the reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
-namespace detail {
-
-/// The dims as a bit set; negative ones count from the end; none named means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
-
-template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    using type = typename A::type;
-    static_assert(!std::is_same_v<type, bool>,
-                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has one dim more than its type says: the layers, in front.
-    set <<= x.rank() - rank;
-    const DType type = x.dtype();
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(O, x.at(context.source), set, Keep);
-    if constexpr (Mean) {
-      Value count = made.number(1, DType::i64);
-      for (int d = 0; d < x.rank(); ++d)
-        if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
-      made = build::cast(made / build::cast(count, made.dtype()), type);
-    }
-    return made;
-  }
-};
-
-/// A reduction bound to the rank of its operand, which is what turns dims into bits.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-
-}  // namespace detail
-
-/// Sums, means and extremes over the named dims (all when none is named): `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`.
-/// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
-/// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
-/// gradient is divided equally.
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, true, Dims...>(x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/shape.hpp
 
 #ifndef TESSERA_OPS_SHAPE_HPP
@@ -7623,303 +7670,6 @@ template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here a
 }
 template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 1, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/functional.hpp
-
-#ifndef TESSERA_OPS_FUNCTIONAL_HPP
-#define TESSERA_OPS_FUNCTIONAL_HPP
-
-namespace tessera {
-
-// Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
-// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are
-// computed in f32 and rounded at the end; losses stay f32.
-
-namespace build {
-
-constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
-constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
-
-/// x less its largest element along a dim. The shift cancels wherever this is used, so it has no gradient.
-constexpr Value shifted(Value x, int dim) {
-  Node made = reduce(Op::max, x, 1u << dim, true).node();
-  Reduced reduced = Reduced::of(made);
-  reduced.constant = true;
-  made.labels = reduced.pack();
-  return x - x.make(made, {x.id});
-}
-constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
-constexpr Value softmax(Value x, int dim) {
-  const Value e = unary(Op::exp, shifted(x, dim));
-  return e / row_sum(e, dim);
-}
-
-/// 1 over the number of elements along the dims in the bit set.
-constexpr Value inverse_count(Value x, unsigned dims) {
-  Value count = x.number(1, DType::i64);
-  for (int d = 0; d < x.rank(); ++d)
-    if ((dims >> d & 1) != 0) count = count * extent(x, d);
-  return cast(x.number(1, DType::f64) / cast(count, DType::f64), x.dtype());
-}
-/// The mean over all dims but the leading ones.
-constexpr Value mean_of_all(Value x, int lead) {
-  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
-  return reduce(Op::sum, x * inverse_count(x, dims), dims, false);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
-
-/// The element type of a loss: f32 for bf16.
-template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
-
-template <int Rank, int D, bool Log> struct SoftmaxTag {
-  template <class A> struct result : A {
-    static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors");
-  };
-  static constexpr Value emit(Value context, Value x) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const int dim = D + x.rank() - Rank;
-    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
-    const Value shifted = build::shifted(x, dim);
-    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
-  }
-};
-
-template <class X, class... Parameters> struct NormResult : X {
-  static_assert(floating_v<X> && X::rank >= 1,
-                "tessera: a norm takes float, double or bf16 tensors with at least one dim");
-  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
-  static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-                "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
-};
-
-struct LayerNormTag {
-  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
-    const int dim = x.rank() - 1;
-    const Value centered = x - build::row_mean(x, dim);
-    const Value variance = build::row_mean(centered * centered, dim);
-    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
-  }
-};
-
-struct RmsNormTag {
-  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype());
-    const Value square = build::row_mean(x * x, x.rank() - 1);
-    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
-  }
-};
-
-template <int Rank> struct CrossEntropyTag {
-  template <class Logits, class Targets> struct result {
-    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
-    static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                  "tessera: the targets of cross_entropy are an integer tensor of class indices");
-    static_assert(Targets::rank == Logits::rank - 1,
-                  "tessera: the targets of cross_entropy have the dims of the logits but the last");
-    using type = loss_t<Logits>;
-    static constexpr int rank = 0;
-  };
-  // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
-  static constexpr Value emit(Value context, Value logits, Value targets) {
-    const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
-    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
-    const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
-    const Value shifted = build::shifted(logits, dim);
-    const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
-    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
-    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value share = build::inverse_count(logits, all & ~(1u << dim));
-    return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
-  }
-};
-
-template <int Rank> struct MseTag {
-  template <class X, class Y> struct result {
-    static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                  "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
-    using type = loss_t<X>;
-    static constexpr int rank = 0;
-  };
-  static constexpr Value emit(Value context, Value x, Value y) {
-    const DType type = computed_as(x.dtype());
-    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
-    return build::mean_of_all(difference * difference, difference.rank() - Rank);
-  }
-};
-
-}  // namespace detail
-
-/// exp(x) over its sum along one dim, the last when none is named; stable for large x. Communication: along a sharded
-/// dim, one all-reduce of the maxima and one of the sums.
-template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
-}
-/// The logarithm of softmax, without computing it. Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
-}
-
-/// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
-}
-/// Rows over the root of their mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
-template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
-constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
-  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
-}
-
-/// Mean over all positions of -log softmax(logits)[target]: logits [..., classes], integer targets [...]; a scalar.
-/// A target outside the classes counts as a loss of 0. Communication: with sharded classes, all-reduces of one value a
-/// position; logits are never gathered.
-template <TensorOperand Logits, TensorOperand Targets>
-constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
-  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
-}
-/// Mean of the squared difference; a scalar.
-template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing.hpp
-
-#ifndef TESSERA_OPS_INDEXING_HPP
-#define TESSERA_OPS_INDEXING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct GatherTag {
-  template <class Table, class Indices> struct result {
-    static_assert(
-        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-        "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-    static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
-    using type = typename Table::type;
-    static constexpr int rank = Table::rank - 1 + Indices::rank;
-    static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-  };
-  static constexpr Value emit(Value context, Value table, Value indices) {
-    const int lead = indices.rank();
-    Node made{.op = Op::gather, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.unit = static_cast<std::uint8_t>(indices.node().unit | (table.node().unit >> 1) << lead);
-    return table.at(context.source).make(made, {table.id, indices.id});
-  }
-};
-
-}  // namespace detail
-
-/// Rows of a table at integer indices, the embedding lookup: table [N, row...] and indices [i...] give [i..., row...].
-/// Its gradient adds the rows of the cotangent into a table of zeros. Errors: dim_range for an index outside [0, N).
-/// Communication: a table sharded along N answers with a partial value, each shard for its own rows.
-template <TensorOperand Table, TensorOperand Indices>
-constexpr auto gather(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag>(Source::from(at), table, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node
-/// says.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .unit = like.node().unit,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Key::type, Number>,
-                  "tessera: the key of random numbers is a number or a ts::Scalar");
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
-  }
-};
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
-                  "tessera: the rate and the key of dropout are numbers or ts::Scalars");
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on
-/// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
-/// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
-/// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, key);
-}
-
-/// Zero with probability `rate`, and x / (1 - rate) otherwise. Two dropouts of one key need two streams.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, NumberOperand Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, key);
 }
 
 }  // namespace tessera
@@ -8229,6 +7979,521 @@ template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here
 /// Drops a dim of static extent 1.
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/convolution.hpp
+
+#ifndef TESSERA_OPS_CONVOLUTION_HPP
+#define TESSERA_OPS_CONVOLUTION_HPP
+
+namespace tessera {
+
+namespace detail {
+template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
+  std::array<std::int64_t, N> made{};
+  for (auto& own : made) own = number;
+  return made;
+}
+}  // namespace detail
+
+/// How windows go over N spatial dims: the step from one to the next, zeros on both sides of the operand, the step from
+/// one element of a window to the next. Features fall into `groups`, which don't meet.
+template <int N> struct Conv {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+namespace detail {
+
+template <int N> struct ConvTag {
+  template <class X, class W, class... Options> struct result : X {
+    static_assert(
+        X::rank == N + 2 && W::rank == N + 2,
+        "tessera: a convolution takes [batch, spatial..., in-features] and weights [spatial..., in-features of "
+        "a group, out-features]");
+    static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                  "tessera: operand and weights of a convolution have one floating element type");
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
+                                  Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported, "[conv] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    for (int d = 0; d < N; ++d)
+      if (!padding[d].is_number(0))
+        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
+    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split(x, x.rank() - 1, groups);
+      w = split(w, w.rank() - 1, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    if (grouped) labels.b[b++] = 9;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
+    return grouped ? merge_last(y) : y;
+  }
+  /// A dim as [groups, rest].
+  static constexpr Value split(Value x, int dim, Value groups) {
+    Factors f{};
+    Value sizes[max_rank]{};
+    for (int d = 0; d <= x.rank(); ++d) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+      f.order[f.count] = f.out_dim[f.count] = f.count;
+      ++f.count;
+    }
+    sizes[dim] = groups;
+    return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+  }
+  static constexpr Value merge_last(Value x) {
+    Factors f{};
+    for (int d = 0; d < x.rank(); ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+      ++f.count;
+    }
+    return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+  }
+};
+
+}  // namespace detail
+
+/// Convolutions (cross-correlations, as in the field): x [batch, width, in], w [taps, in / groups, out] give [batch,
+/// windows, out], and with two spatial dims x [batch, height, width, in], w [.., .., in / groups, out]: `conv2d(x, w,
+/// {.strides = {2, 2}, .padding = {1, 1}})`. Along a spatial dim there are (n + 2 padding - dilation (taps - 1) - 1) /
+/// strides + 1 windows.
+///
+/// Windows are a view of the padded operand that the product packs from: nothing of their size is in memory but in the
+/// gradient of x. bf16 as einsum. Errors: shape_mismatch for windows longer than the dim, features that differ, or
+/// groups that don't divide. Communication: batch, out-features and groups may be split; over split in-features the
+/// result is a partial value; a split spatial dim is gathered.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                  Dim(options.dilation[0]), Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
+                                  Dim(options.dilation[1]), Dim(options.groups));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_HPP
+
+namespace tessera {
+
+/// Tag of reductions: the reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative ones count from the end; none named means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    using type = typename A::type;
+    static_assert(!std::is_same_v<type, bool>,
+                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has one dim more than its type says: the layers, in front.
+    set <<= x.rank() - rank;
+    const DType type = x.dtype();
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(O, x.at(context.source), set, Keep);
+    if constexpr (Mean) {
+      Value count = made.number(1, DType::i64);
+      for (int d = 0; d < x.rank(); ++d)
+        if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
+      made = build::cast(made / build::cast(count, made.dtype()), type);
+    }
+    return made;
+  }
+};
+
+/// A reduction bound to the rank of its operand, which is what turns dims into bits.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+
+}  // namespace detail
+
+/// Sums, means and extremes over the named dims (all when none is named): `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`.
+/// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
+/// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
+/// gradient is divided equally.
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::sum, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::sum, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::max, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::min, false, true, Dims...>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/functional.hpp
+
+#ifndef TESSERA_OPS_FUNCTIONAL_HPP
+#define TESSERA_OPS_FUNCTIONAL_HPP
+
+namespace tessera {
+
+// Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
+// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are
+// computed in f32 and rounded at the end; losses stay f32.
+
+namespace build {
+
+constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
+constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
+
+/// x less its largest element along a dim. The shift cancels wherever this is used, so it has no gradient.
+constexpr Value shifted(Value x, int dim) {
+  Node made = reduce(Op::max, x, 1u << dim, true).node();
+  Reduced reduced = Reduced::of(made);
+  reduced.constant = true;
+  made.labels = reduced.pack();
+  return x - x.make(made, {x.id});
+}
+constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
+constexpr Value softmax(Value x, int dim) {
+  const Value e = unary(Op::exp, shifted(x, dim));
+  return e / row_sum(e, dim);
+}
+
+/// 1 over the number of elements along the dims in the bit set.
+constexpr Value inverse_count(Value x, unsigned dims) {
+  Value count = x.number(1, DType::i64);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0) count = count * extent(x, d);
+  return cast(x.number(1, DType::f64) / cast(count, DType::f64), x.dtype());
+}
+/// The mean over all dims but the leading ones.
+constexpr Value mean_of_all(Value x, int lead) {
+  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
+  return reduce(Op::sum, x * inverse_count(x, dims), dims, false);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
+
+/// The element type of a loss: f32 for bf16.
+template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
+
+template <int Rank, int D, bool Log> struct SoftmaxTag {
+  template <class A> struct result : A {
+    static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors");
+  };
+  static constexpr Value emit(Value context, Value x) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int dim = D + x.rank() - Rank;
+    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
+    const Value shifted = build::shifted(x, dim);
+    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
+  }
+};
+
+template <class X, class... Parameters> struct NormResult : X {
+  static_assert(floating_v<X> && X::rank >= 1,
+                "tessera: a norm takes float, double or bf16 tensors with at least one dim");
+  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
+  static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
+};
+
+struct LayerNormTag {
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
+    const int dim = x.rank() - 1;
+    const Value centered = x - build::row_mean(x, dim);
+    const Value variance = build::row_mean(centered * centered, dim);
+    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
+  }
+};
+
+struct RmsNormTag {
+  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype());
+    const Value square = build::row_mean(x * x, x.rank() - 1);
+    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
+  }
+};
+
+template <int Rank> struct CrossEntropyTag {
+  template <class Logits, class Targets> struct result {
+    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
+    static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
+                  "tessera: the targets of cross_entropy are an integer tensor of class indices");
+    static_assert(Targets::rank == Logits::rank - 1,
+                  "tessera: the targets of cross_entropy have the dims of the logits but the last");
+    using type = loss_t<Logits>;
+    static constexpr int rank = 0;
+  };
+  // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
+  static constexpr Value emit(Value context, Value logits, Value targets) {
+    const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
+    const Value shifted = build::shifted(logits, dim);
+    const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
+    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
+    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
+    const Value share = build::inverse_count(logits, all & ~(1u << dim));
+    return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
+  }
+};
+
+template <int Rank> struct MseTag {
+  template <class X, class Y> struct result {
+    static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
+                  "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
+    using type = loss_t<X>;
+    static constexpr int rank = 0;
+  };
+  static constexpr Value emit(Value context, Value x, Value y) {
+    const DType type = computed_as(x.dtype());
+    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
+    return build::mean_of_all(difference * difference, difference.rank() - Rank);
+  }
+};
+
+}  // namespace detail
+
+/// exp(x) over its sum along one dim, the last when none is named; stable for large x. Communication: along a sharded
+/// dim, one all-reduce of the maxima and one of the sums.
+template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+}
+/// The logarithm of softmax, without computing it. Communication: as softmax.
+template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
+}
+/// Rows over the root of their mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
+template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
+constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
+}
+
+/// Mean over all positions of -log softmax(logits)[target]: logits [..., classes], integer targets [...]; a scalar.
+/// A target outside the classes counts as a loss of 0. Communication: with sharded classes, all-reduces of one value a
+/// position; logits are never gathered.
+template <TensorOperand Logits, TensorOperand Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
+}
+/// Mean of the squared difference; a scalar.
+template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing.hpp
+
+#ifndef TESSERA_OPS_INDEXING_HPP
+#define TESSERA_OPS_INDEXING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct GatherTag {
+  template <class Table, class Indices> struct result {
+    static_assert(
+        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+        "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+    static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
+    using type = typename Table::type;
+    static constexpr int rank = Table::rank - 1 + Indices::rank;
+    static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+  };
+  static constexpr Value emit(Value context, Value table, Value indices) {
+    const int lead = indices.rank();
+    Node made{.op = Op::gather, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    made.unit = static_cast<std::uint8_t>(indices.node().unit | (table.node().unit >> 1) << lead);
+    return table.at(context.source).make(made, {table.id, indices.id});
+  }
+};
+
+}  // namespace detail
+
+/// Rows of a table at integer indices, the embedding lookup: table [N, row...] and indices [i...] give [i..., row...].
+/// Its gradient adds the rows of the cotangent into a table of zeros. Errors: dim_range for an index outside [0, N).
+/// Communication: a table sharded along N answers with a partial value, each shard for its own rows.
+template <TensorOperand Table, TensorOperand Indices>
+constexpr auto gather(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node
+/// says.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .unit = like.node().unit,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, cast(key, DType::f64).id});
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
+    static_assert(std::is_same_v<typename Key::type, Number>,
+                  "tessera: the key of random numbers is a number or a ts::Scalar");
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+  }
+};
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
+    static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
+                  "tessera: the rate and the key of dropout are numbers or ts::Scalars");
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on
+/// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
+/// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
+/// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, key);
+}
+
+/// Zero with probability `rate`, and x / (1 - rate) otherwise. Two dropouts of one key need two streams.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, NumberOperand Key>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, key);
 }
 
 }  // namespace tessera
@@ -9718,9 +9983,10 @@ enum class UnitKind : std::uint8_t {
   repeat,
   attention,
   scan,
-  sort
+  sort,
+  fold
 };
-inline constexpr int unit_kinds = 10;
+inline constexpr int unit_kinds = 11;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
@@ -12749,6 +13015,9 @@ class UnitWriter {
       case OpKind::scan:
         unit.kind = UnitKind::scan;
         break;
+      case OpKind::fold:
+        unit.kind = UnitKind::fold;
+        break;
       case OpKind::sort:
         unit.kind = UnitKind::sort;
         break;
@@ -14276,12 +14545,37 @@ struct PlanOptions {
 
 #endif
 
-// ---- tessera/partition/scan_totals.hpp
+// ---- tessera/partition/step_collectives.hpp
 
-#ifndef TESSERA_PARTITION_SCAN_TOTALS_HPP
-#define TESSERA_PARTITION_SCAN_TOTALS_HPP
+#ifndef TESSERA_PARTITION_STEP_COLLECTIVES_HPP
+#define TESSERA_PARTITION_STEP_COLLECTIVES_HPP
 
 namespace tessera::detail {
+
+/// Rows of a fused unit that are split among devices are completed between the passes over them. `space` is its
+/// iteration space.
+constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dtype, const Mesh& mesh, PlanStep& step) {
+  const auto axes_of = [&](int d) -> const AxisList& { return step.factors[static_cast<std::size_t>(d)]; };
+  if (axes_of(unit.rank - 1).empty()) return;
+  unsigned axes = 0;
+  for (std::uint8_t axis : axes_of(unit.rank - 1)) axes |= 1u << axis;
+  std::int64_t rows = 1;
+  for (int d = 0; d + 1 < unit.rank; ++d) {
+    std::int64_t count = 1;
+    for (std::uint8_t axis : axes_of(d)) count *= mesh.axis_size(axis);
+    const std::int64_t extent = space[static_cast<std::size_t>(d)];
+    rows *= extent / count + (extent % count != 0);
+  }
+  CollectiveInfo made;
+  made.kind = Collective::all_reduce;
+  made.axes = static_cast<std::uint16_t>(axes);
+  made.dtype = dtype;
+  made.payload_bytes = rows * static_cast<std::int64_t>(size_of(dtype));
+  made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh, axes));
+  made.source = step.source;
+  made.why = "rows split among devices";
+  for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
+}
 
 /// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
 /// Each then knows what the chunks before its own add up to. `made` is how the result lies.
@@ -14483,6 +14777,16 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
+/// How the operand of windows lies under windows that lie so; false where these are split along a dim that the operand
+/// lacks.
+constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
+  const int dim = dim_of(node);
+  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
+  operand = replicated(windows.rank - 1);
+  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
+  return true;
+}
+
 }  // namespace tessera
 
 #endif
@@ -14643,6 +14947,7 @@ class GraphPlanner {
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -14683,6 +14988,24 @@ class GraphPlanner {
     return result;
   }
 
+  /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    Sharding under;
+    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_windows(graph_[node], target, under))
+      return -1;
+    for (std::int32_t v : versions_[size(node)])
+      if (lies_alike(value(v).sharding, target)) return -1;
+    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
+    strides_[size(made)] = windows_of(node, from);
+    return made;
+  }
+  constexpr Shape windows_of(int node, int source) const {
+    return rows::window_strides(graph_[node], strides_[size(source)],
+                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))]; });
+  }
+
   // ---- units
 
   constexpr bool is_constraint(int node) const { return row_of(graph_[node].op).kind == OpKind::constraint; }
@@ -14711,6 +15034,10 @@ class GraphPlanner {
     if (node.op == Op::slice) {
       strides = strides_[size(source)];
       return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    }
+    if (node.op == Op::windows) {
+      strides = windows_of(units_[u].root, source);
+      return !(stacked && dim_of(node) == 0);
     }
     if (node.op != Op::rearrange) return false;
     const Factors factors = Factors::of(node);
@@ -14760,7 +15087,8 @@ class GraphPlanner {
           add_value(output.node, made, role_of(output.node, made), stacked && output.dim_at[0] == 0));
     }
     step.factors = flow_.factors[size(u)];
-    add_row_reductions(u, step);
+    if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
+      add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
     if (unit.kind == UnitKind::layout)
       step.collectives = layout_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                          flow_.produced[size(unit.root)], mesh_);
@@ -14777,32 +15105,6 @@ class GraphPlanner {
     for (std::int32_t v : step.outputs) step.bytes += moved_bytes(value(v), mesh_);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
-  }
-
-  /// Rows that are split among devices are completed between the passes over them.
-  constexpr void add_row_reductions(int u, PlanStep& step) const {
-    const Unit& unit = units_[u];
-    if (unit.kind != UnitKind::fused || unit.phase_reduces == 0 || unit.rank == 0) return;
-    const AxisList& row = step.factors[size(unit.rank - 1)];
-    if (row.empty()) return;
-    unsigned axes = 0;
-    for (std::uint8_t axis : row) axes |= 1u << axis;
-    std::int64_t rows = 1;
-    for (int d = 0; d + 1 < unit.rank; ++d) {
-      std::int64_t count = 1;
-      for (std::uint8_t axis : step.factors[size(d)]) count *= mesh_.axis_size(axis);
-      const std::int64_t extent = shape(unit.space)[size(d)];
-      rows *= extent / count + (extent % count != 0);
-    }
-    CollectiveInfo made;
-    made.kind = Collective::all_reduce;
-    made.axes = static_cast<std::uint16_t>(axes);
-    made.dtype = graph_[unit.root].dtype;
-    made.payload_bytes = rows * static_cast<std::int64_t>(size_of(made.dtype));
-    made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh_, axes));
-    made.source = step.source;
-    made.why = "rows split among devices";
-    for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
   }
 
   /// What a value has to become right after it is made: reduced, unless its reader takes it partial, and as requested.

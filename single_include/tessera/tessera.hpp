@@ -3318,6 +3318,8 @@ enum class Op : std::uint8_t {
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
+  windows,    ///< runs of elements along one dim, which becomes two: which run, and where in it
+  fold,       ///< runs added back into one dim: the gradient of windows
   cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
   argsort,    ///< the indices that put one dim in order, the first so many of them
   take_along,      ///< elements along one dim at integer indices of the same rank
@@ -3459,7 +3461,7 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent, iota, scans and sorts are about.
+/// The one dim that slice, pad, concat, extent, iota, windows, scans and sorts are about.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -4502,6 +4504,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   scan,         ///< cumsum
+  fold,         ///< adds runs of elements along one dim
   sort,         ///< finds, takes and puts elements along one dim
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients
@@ -5002,6 +5005,9 @@ namespace tessera::rows {
 
 /// Names a product of matrices, which users write as one, by its own name.
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
+  int windows = c.graph.operand(c.id, 0);
+  while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
+  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   if (rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label)
     fail_shapes(c, "inner dims differ", "matmul");
@@ -6283,6 +6289,130 @@ inline constexpr RowEntry sort_rows[] = {
 
 #endif
 
+// ---- tessera/ops/window_rows.hpp
+
+#ifndef TESSERA_OPS_WINDOW_ROWS_HPP
+#define TESSERA_OPS_WINDOW_ROWS_HPP
+
+namespace tessera::build {
+
+/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
+/// runs and of the elements in one.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
+  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  return x.make({.op = Op::windows,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, size.id, stride.id, dilation.id});
+}
+/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
+  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  return x.make({.op = Op::fold,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, stride.id, dilation.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::rows {
+
+constexpr Shape windows_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  if (shape[dim] <= (size - 1) * dilation) fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - (size - 1) * dilation - 1) / stride + 1;
+  shape.insert(dim + 1, size);
+  return shape;
+}
+
+/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
+template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  strides.insert(dim + 1, strides[dim] * static_cast<std::int64_t>(number(3)));
+  strides[dim] *= static_cast<std::int64_t>(number(2));
+  return strides;
+}
+
+/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
+                               FactorRule& rule) {
+  for (int d = 0; d < line.rank; ++d) {
+    const int other = d > dim ? d + 1 : d;
+    if (!line.is_unit(d)) {
+      of_line.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
+      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+    }
+    for (int r = dim; d == dim && r < dim + 2; ++r)
+      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+  }
+}
+
+inline constexpr RowEntry window_rows[] = {
+    // Operands: size, stride and dilation after the first.
+    {Op::windows,
+     {.name = "windows",
+      .kind = OpKind::layout,
+      .arity = 4,
+      .linear = Linearity::first,
+      .shape = windows_shape,
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            rule.operands.resize(4);
+            windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result, rule.operands[0],
+                            rule);
+          },
+      .gradient =
+          [](Gradient& r) {
+            const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+            const int dim = dim_of(r.node());
+            r.add(0,
+                  build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+          },
+      .flops = 0}},
+    // Operands: stride, dilation and extent after the first.
+    {Op::fold,
+     {.name = "fold",
+      .kind = OpKind::fold,
+      .arity = 4,
+      .linear = Linearity::first,
+      .shape =
+          [](const ShapeContext& c) {
+            Shape shape = c.operand(0);
+            const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+            shape.erase(dim + 1);
+            shape[dim] = c.number(3);
+            return shape;
+          },
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            rule.operands.resize(4);
+            windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]), rule.operands[0], rule.result,
+                            rule);
+          },
+      .gradient =
+          [](Gradient& r) {
+            const int dim = dim_of(r.node());
+            r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+          }}},
+};
+
+}  // namespace tessera::rows
+
+#endif
+
 // ---- tessera/ops/rows.hpp
 
 #ifndef TESSERA_OPS_ROWS_HPP
@@ -6311,6 +6441,7 @@ constexpr RowTable make_row_table() {
   table.fill(rows::contraction_rows);
   table.fill(rows::layout_rows);
   table.fill(rows::indexed_rows);
+  table.fill(rows::window_rows);
   table.fill(rows::scan_rows);
   table.fill(rows::sort_rows);
   table.fill(rows::attention_rows);
@@ -11565,9 +11696,10 @@ enum class UnitKind : std::uint8_t {
   repeat,
   attention,
   scan,
-  sort
+  sort,
+  fold
 };
-inline constexpr int unit_kinds = 10;
+inline constexpr int unit_kinds = 11;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
@@ -12133,6 +12265,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::layout:
       return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
     case OpKind::index:
+    case OpKind::fold:
       return std::to_string(dim_of(node));
     case OpKind::scan: {
       const Scan scan = Scan::of(node);
@@ -12897,7 +13030,11 @@ class GraphVerifier {
       case OpKind::contraction:
         return check_einsum(id);
       case OpKind::layout:
-        return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
+        return node.op == Op::rearrange ? check_rearrange(id)
+               : node.op == Op::windows ? check_windows(id, node, x(id, 0))
+                                        : check_along_dim(id);
+      case OpKind::fold:
+        return check_windows(id, x(id, 0), node);
       case OpKind::indexed:
         return check_indexed(id);
       case OpKind::scan:
@@ -13054,6 +13191,16 @@ class GraphVerifier {
                : "rows have the dims of the indices and of a row";
   }
 
+  /// `runs` has two dims where `line` has one.
+  constexpr Rule check_windows(int id, const Node& runs, const Node& line) const {
+    const int dim = dim_of(graph_[id]);
+    if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+    const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+    if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+        unsigned{runs.unit} >> (dim + 2) != after)
+      return "one dim is two of the other";
+    return is_size(id, 1) && is_size(id, 2) && is_size(id, 3) ? Rule{} : "sizes and steps are numbers";
+  }
   constexpr Rule check_sort(int id) const {
     const Node &node = graph_[id], &from = x(id, 0);
     const int dim = dim_of(node);
@@ -13326,6 +13473,125 @@ class SubMesh {
 
 constexpr SubMesh Mesh::operator[](std::string_view axis) const { return SubMesh(*this, {Name(axis)}); }
 constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { return SubMesh(*this, axes); }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/convolution.hpp
+
+#ifndef TESSERA_OPS_CONVOLUTION_HPP
+#define TESSERA_OPS_CONVOLUTION_HPP
+
+namespace tessera {
+
+namespace detail {
+template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
+  std::array<std::int64_t, N> made{};
+  for (auto& own : made) own = number;
+  return made;
+}
+}  // namespace detail
+
+/// How windows go over N spatial dims: the step from one to the next, zeros on both sides of the operand, the step from
+/// one element of a window to the next. Features fall into `groups`, which don't meet.
+template <int N> struct Conv {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+namespace detail {
+
+template <int N> struct ConvTag {
+  template <class X, class W, class... Options> struct result : X {
+    static_assert(
+        X::rank == N + 2 && W::rank == N + 2,
+        "tessera: a convolution takes [batch, spatial..., in-features] and weights [spatial..., in-features of "
+        "a group, out-features]");
+    static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                  "tessera: operand and weights of a convolution have one floating element type");
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
+                                  Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported, "[conv] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    for (int d = 0; d < N; ++d)
+      if (!padding[d].is_number(0))
+        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
+    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split(x, x.rank() - 1, groups);
+      w = split(w, w.rank() - 1, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    if (grouped) labels.b[b++] = 9;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
+    return grouped ? merge_last(y) : y;
+  }
+  /// A dim as [groups, rest].
+  static constexpr Value split(Value x, int dim, Value groups) {
+    Factors f{};
+    Value sizes[max_rank]{};
+    for (int d = 0; d <= x.rank(); ++d) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+      f.order[f.count] = f.out_dim[f.count] = f.count;
+      ++f.count;
+    }
+    sizes[dim] = groups;
+    return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+  }
+  static constexpr Value merge_last(Value x) {
+    Factors f{};
+    for (int d = 0; d < x.rank(); ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+      ++f.count;
+    }
+    return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+  }
+};
+
+}  // namespace detail
+
+/// Convolutions (cross-correlations, as in the field): x [batch, width, in], w [taps, in / groups, out] give [batch,
+/// windows, out], and with two spatial dims x [batch, height, width, in], w [.., .., in / groups, out]: `conv2d(x, w,
+/// {.strides = {2, 2}, .padding = {1, 1}})`. Along a spatial dim there are (n + 2 padding - dilation (taps - 1) - 1) /
+/// strides + 1 windows.
+///
+/// Windows are a view of the padded operand that the product packs from: nothing of their size is in memory but in the
+/// gradient of x. bf16 as einsum. Errors: shape_mismatch for windows longer than the dim, features that differ, or
+/// groups that don't divide. Communication: batch, out-features and groups may be split; over split in-features the
+/// result is a partial value; a split spatial dim is gathered.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                  Dim(options.dilation[0]), Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
+                                  Dim(options.dilation[1]), Dim(options.groups));
+}
 
 }  // namespace tessera
 
@@ -17488,6 +17754,9 @@ class UnitWriter {
       case OpKind::scan:
         unit.kind = UnitKind::scan;
         break;
+      case OpKind::fold:
+        unit.kind = UnitKind::fold;
+        break;
       case OpKind::sort:
         unit.kind = UnitKind::sort;
         break;
@@ -19015,12 +19284,37 @@ struct PlanOptions {
 
 #endif
 
-// ---- tessera/partition/scan_totals.hpp
+// ---- tessera/partition/step_collectives.hpp
 
-#ifndef TESSERA_PARTITION_SCAN_TOTALS_HPP
-#define TESSERA_PARTITION_SCAN_TOTALS_HPP
+#ifndef TESSERA_PARTITION_STEP_COLLECTIVES_HPP
+#define TESSERA_PARTITION_STEP_COLLECTIVES_HPP
 
 namespace tessera::detail {
+
+/// Rows of a fused unit that are split among devices are completed between the passes over them. `space` is its
+/// iteration space.
+constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dtype, const Mesh& mesh, PlanStep& step) {
+  const auto axes_of = [&](int d) -> const AxisList& { return step.factors[static_cast<std::size_t>(d)]; };
+  if (axes_of(unit.rank - 1).empty()) return;
+  unsigned axes = 0;
+  for (std::uint8_t axis : axes_of(unit.rank - 1)) axes |= 1u << axis;
+  std::int64_t rows = 1;
+  for (int d = 0; d + 1 < unit.rank; ++d) {
+    std::int64_t count = 1;
+    for (std::uint8_t axis : axes_of(d)) count *= mesh.axis_size(axis);
+    const std::int64_t extent = space[static_cast<std::size_t>(d)];
+    rows *= extent / count + (extent % count != 0);
+  }
+  CollectiveInfo made;
+  made.kind = Collective::all_reduce;
+  made.axes = static_cast<std::uint16_t>(axes);
+  made.dtype = dtype;
+  made.payload_bytes = rows * static_cast<std::int64_t>(size_of(dtype));
+  made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh, axes));
+  made.source = step.source;
+  made.why = "rows split among devices";
+  for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
+}
 
 /// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
 /// Each then knows what the chunks before its own add up to. `made` is how the result lies.
@@ -19222,6 +19516,16 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
+/// How the operand of windows lies under windows that lie so; false where these are split along a dim that the operand
+/// lacks.
+constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
+  const int dim = dim_of(node);
+  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
+  operand = replicated(windows.rank - 1);
+  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
+  return true;
+}
+
 }  // namespace tessera
 
 #endif
@@ -19382,6 +19686,7 @@ class GraphPlanner {
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -19422,6 +19727,24 @@ class GraphPlanner {
     return result;
   }
 
+  /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    Sharding under;
+    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_windows(graph_[node], target, under))
+      return -1;
+    for (std::int32_t v : versions_[size(node)])
+      if (lies_alike(value(v).sharding, target)) return -1;
+    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
+    strides_[size(made)] = windows_of(node, from);
+    return made;
+  }
+  constexpr Shape windows_of(int node, int source) const {
+    return rows::window_strides(graph_[node], strides_[size(source)],
+                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))]; });
+  }
+
   // ---- units
 
   constexpr bool is_constraint(int node) const { return row_of(graph_[node].op).kind == OpKind::constraint; }
@@ -19450,6 +19773,10 @@ class GraphPlanner {
     if (node.op == Op::slice) {
       strides = strides_[size(source)];
       return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    }
+    if (node.op == Op::windows) {
+      strides = windows_of(units_[u].root, source);
+      return !(stacked && dim_of(node) == 0);
     }
     if (node.op != Op::rearrange) return false;
     const Factors factors = Factors::of(node);
@@ -19499,7 +19826,8 @@ class GraphPlanner {
           add_value(output.node, made, role_of(output.node, made), stacked && output.dim_at[0] == 0));
     }
     step.factors = flow_.factors[size(u)];
-    add_row_reductions(u, step);
+    if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
+      add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
     if (unit.kind == UnitKind::layout)
       step.collectives = layout_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                          flow_.produced[size(unit.root)], mesh_);
@@ -19516,32 +19844,6 @@ class GraphPlanner {
     for (std::int32_t v : step.outputs) step.bytes += moved_bytes(value(v), mesh_);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
-  }
-
-  /// Rows that are split among devices are completed between the passes over them.
-  constexpr void add_row_reductions(int u, PlanStep& step) const {
-    const Unit& unit = units_[u];
-    if (unit.kind != UnitKind::fused || unit.phase_reduces == 0 || unit.rank == 0) return;
-    const AxisList& row = step.factors[size(unit.rank - 1)];
-    if (row.empty()) return;
-    unsigned axes = 0;
-    for (std::uint8_t axis : row) axes |= 1u << axis;
-    std::int64_t rows = 1;
-    for (int d = 0; d + 1 < unit.rank; ++d) {
-      std::int64_t count = 1;
-      for (std::uint8_t axis : step.factors[size(d)]) count *= mesh_.axis_size(axis);
-      const std::int64_t extent = shape(unit.space)[size(d)];
-      rows *= extent / count + (extent % count != 0);
-    }
-    CollectiveInfo made;
-    made.kind = Collective::all_reduce;
-    made.axes = static_cast<std::uint16_t>(axes);
-    made.dtype = graph_[unit.root].dtype;
-    made.payload_bytes = rows * static_cast<std::int64_t>(size_of(made.dtype));
-    made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh_, axes));
-    made.source = step.source;
-    made.why = "rows split among devices";
-    for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
   }
 
   /// What a value has to become right after it is made: reduced, unless its reader takes it partial, and as requested.
@@ -25518,6 +25820,12 @@ class FrameLayout {
       offset = start * from[dim] * layout.element;
     }
     (void)box;
+    if (node.op == Op::windows) {
+      const auto number = [&](int i) { return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))]; };
+      layout.strides.push_back(rows::window_strides(node, from, number));
+      layout.offsets.push_back(0);
+      return;
+    }
     layout.strides.push_back(from);
     layout.offsets.push_back(offset);
   }
@@ -28065,6 +28373,159 @@ class Executable {
 
 #endif
 
+// ---- tessera/kernels/fold.hpp
+
+#ifndef TESSERA_KERNELS_FOLD_HPP
+#define TESSERA_KERNELS_FOLD_HPP
+
+namespace tessera::kernels {
+
+/// Runs that are added into a dim: extents of the other dims (that one counts as 1) and strides of both arrays along
+/// them; how many runs there are, of how many elements, and the steps from one to the next in the operand and along the
+/// dim.
+struct FoldShape {
+  Shape lines;
+  Strides from, to;
+  std::int64_t runs = 0, size = 0, extent = 0;
+  std::int64_t from_run = 0, from_element = 0, to_step = 0, stride = 1, dilation = 1;
+};
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// to[line, i] = the sum of from[line, r, k] where r stride + k dilation = i, runs in their order.
+template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
+  if (detail::is_empty(s.lines)) return;
+  const detail::Loops loops = detail::make_loops(s.lines, s.to, s.from);
+  const auto inner = loops.from_inside(0);
+  const std::int64_t to_step = detail::stride_of(s.to, inner), from_step = detail::stride_of(s.from, inner);
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
+    const T* const own = from + detail::offset_of(loops, 1, at, s.from);
+    T* const line = to + detail::offset_of(loops, 1, at, s.to);
+    for (std::int64_t i = 0; i < s.extent; ++i)
+      for (std::int64_t l = 0; l < inner.extent; ++l) line[i * s.to_step + l * to_step] = T{};
+    for (std::int64_t r = 0; r < s.runs; ++r)
+      for (std::int64_t k = 0; k < s.size; ++k) {
+        const T* const term = own + r * s.from_run + k * s.from_element;
+        T* const sum = line + (r * s.stride + k * s.dilation) * s.to_step;
+        if (to_step == 1)
+          detail::combine_block<detail::Sum>(sum, term, from_step, inner.extent);
+        else
+          for (std::int64_t l = 0; l < inner.extent; ++l)
+            sum[l * to_step] = detail::Sum::apply(sum[l * to_step], term[l * from_step]);
+      }
+  });
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/fold_step.hpp
+
+#ifndef TESSERA_RUNTIME_FOLD_STEP_HPP
+#define TESSERA_RUNTIME_FOLD_STEP_HPP
+
+namespace tessera::runtime {
+
+/// Adds runs of elements back into the dim that they are windows of. The dim is whole on every device.
+template <DTypeSet Types> class FoldStep final : public PreparedStep {
+ public:
+  explicit FoldStep(const StepContext& c) : dtype_(c.graph[c.units[c.step.unit].root].dtype) {
+    const int node = c.units[c.step.unit].root;
+    const FrameLayout& layout = c.layout;
+    const PlanStep& step = c.step;
+    const auto dim = static_cast<std::size_t>(dim_of(c.graph[node]));
+    const auto number = [&](int i) {
+      return static_cast<std::int64_t>(layout.plan().numbers[static_cast<std::size_t>(c.graph.operand(node, i))]);
+    };
+    const ValueLayout &in = layout[step.inputs[0]], &out = layout[step.outputs[0]];
+    const WorkGrid work(layout, step);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (!work.stores(at, layout.value(step.outputs[0]).sharding) || !layout.holds(step.outputs[0], at)) continue;
+      const auto to = static_cast<std::size_t>(out.index(at));
+      for (int l = 0; l < in.layers; ++l) {
+        const auto from = static_cast<std::size_t>(in.index(at, l));
+        const Shape runs = extents(in.boxes[from]);
+        kernels::Strides lines = in.strides[from];
+        lines.erase(dim + 1);
+        Piece piece;
+        piece.shape = {extents(out.boxes[to]),
+                       lines,
+                       out.strides[to],
+                       runs[dim],
+                       runs[dim + 1],
+                       out.boxes[to].end[dim] - out.boxes[to].begin[dim],
+                       in.strides[from][dim],
+                       in.strides[from][dim + 1],
+                       out.strides[to][dim],
+                       number(1),
+                       number(2)};
+        piece.shape.lines[dim] = 1;
+        piece.from = in.first + static_cast<int>(from);
+        piece.to = out.first + static_cast<int>(to);
+        if (in.layers > 1) {  // stored one by one
+          piece.shape.lines[0] = 1;
+          piece.to_offset = l * out.strides[to][0];
+        }
+        add_pieces(piece);
+      }
+    }
+  }
+
+  void run(Frame& frame) const override {
+    dispatch<Types>(
+        dtype_,
+        [&]<class T>() {
+          parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
+            const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+            kernels::fold_lines<T>(
+                piece.shape,
+                reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset,
+                reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset);
+          });
+        },
+        [&] { fail(errc::dtype_mismatch, "[fold] dtype: ", name_of(dtype_), " has no sums"); });
+  }
+
+ private:
+  struct Piece {
+    kernels::FoldShape shape;
+    std::int32_t from = 0, to = 0;
+    std::int64_t from_offset = 0, to_offset = 0;  // in elements
+  };
+  DType dtype_;
+  std::vector<Piece> pieces_;
+  double piece_bytes_ = 1;
+
+  void add_pieces(const Piece& piece) {
+    const Shape& lines = piece.shape.lines;
+    if (volume(lines) == 0) return;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < lines.size(); ++d)
+      if (lines[d] > lines[dim]) dim = d;
+    const std::int64_t whole = lines[dim];
+    const std::int64_t bytes = volume(lines) * (piece.shape.extent + 2 * piece.shape.runs * piece.shape.size) *
+                               static_cast<std::int64_t>(size_of(dtype_));
+    const std::int64_t step = std::max<std::int64_t>(1, whole * (1 << 18) / std::max<std::int64_t>(bytes, 1));
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.shape.lines[dim] = std::min(step, whole - begin);
+      part.from_offset += begin * piece.shape.from[dim];
+      part.to_offset += begin * piece.shape.to[dim];
+      piece_bytes_ = std::max(piece_bytes_, static_cast<double>(bytes) * static_cast<double>(part.shape.lines[dim]) /
+                                                static_cast<double>(whole));
+      pieces_.push_back(part);
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/kernels/indexed.hpp
 
 #ifndef TESSERA_KERNELS_INDEXED_HPP
@@ -28623,6 +29084,10 @@ class LayoutStep final : public PreparedStep {
               stride *= factors[static_cast<std::size_t>(f.order[p])];
             }
           }
+        } else if (graph[node].op == Op::windows) {
+          piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
+          piece.from_strides =
+              rows::window_strides(graph[node], piece.from_strides, [&](int k) { return number(graph, node, k); });
         }
         add_pieces(piece);
       }
@@ -29086,7 +29551,7 @@ namespace tessera::runtime {
 /// each then starts from.
 template <DTypeSet Types> class ScanStep final : public PreparedStep {
  public:
-  explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step) {
+  explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
     const Node& node = c.graph[c.units[c.step.unit].root];
     const PlanValue& result = layout_.value(step_.outputs[0]);
     scan_ = Scan::of(node);
@@ -29133,6 +29598,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   };
   const FrameLayout& layout_;
   const PlanStep& step_;
+  Growable<CollectiveInfo> sent_;
   Scan scan_;
   std::size_t dim_ = 0;
   DType dtype_{};
@@ -29217,7 +29683,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     };
     if (totals != nullptr) {
       if (CommunicationScope* scope = CommunicationScope::innermost())
-        for (const CollectiveInfo& sent : step_.collectives) scope->add(layout_.mesh(), sent);
+        for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
         kernels::sum_lines<T>(piece.shape, operand(piece), totals + piece.totals);
@@ -29580,6 +30046,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
 
   static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
+  static constexpr DTypeSet folds = types_where([](const GraphView& g, int id) { return g[id].op == Op::fold; });
   static constexpr DTypeSet sorted = [] {
     DTypeSet set = 0;
     for (const GraphView& graph : Traced::graphs)
@@ -29611,6 +30078,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       return &make_repeat;
     else if constexpr (Kind == UnitKind::scan)
       return &make<runtime::ScanStep<scans>>;
+    else if constexpr (Kind == UnitKind::fold)
+      return &make<runtime::FoldStep<folds>>;
     else if constexpr (Kind == UnitKind::sort)
       return &make<runtime::SortStep<sorted, moved>>;
     else if constexpr (Kind == UnitKind::attention)
@@ -29622,7 +30091,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
       factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
       factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>(),
-      factory<UnitKind::sort>()};
+      factory<UnitKind::sort>(),    factory<UnitKind::fold>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {

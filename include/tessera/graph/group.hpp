@@ -168,6 +168,9 @@ class UnitWriter {
       case OpKind::scan:
         unit.kind = UnitKind::scan;
         break;
+      case OpKind::fold:
+        unit.kind = UnitKind::fold;
+        break;
       case OpKind::sort:
         unit.kind = UnitKind::sort;
         break;

@@ -62,6 +62,8 @@ enum class Op : std::uint8_t {
   pad,        ///< zeros before and after, along one dim, to the shape of the third operand, or to the extent that it is
   concat,     ///< operands joined along one dim
   permute,    ///< slices of one dim in other places; zeros where none goes
+  windows,    ///< runs of elements along one dim, which becomes two: which run, and where in it
+  fold,       ///< runs added back into one dim: the gradient of windows
   cumsum,     ///< along one dim, of each element the sum of those before it, with or without itself
   argsort,    ///< the indices that put one dim in order, the first so many of them
   take_along,      ///< elements along one dim at integer indices of the same rank

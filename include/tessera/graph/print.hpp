@@ -81,6 +81,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::layout:
       return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
     case OpKind::index:
+    case OpKind::fold:
       return std::to_string(dim_of(node));
     case OpKind::scan: {
       const Scan scan = Scan::of(node);

@@ -23,6 +23,7 @@ enum class OpKind : std::uint8_t {
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
   scan,         ///< cumsum
+  fold,         ///< adds runs of elements along one dim
   sort,         ///< finds, takes and puts elements along one dim
   random,
   attention,  ///< softmax(q k) v by tiles, and its gradients

@@ -20,9 +20,10 @@ enum class UnitKind : std::uint8_t {
   repeat,
   attention,
   scan,
-  sort
+  sort,
+  fold
 };
-inline constexpr int unit_kinds = 10;
+inline constexpr int unit_kinds = 11;
 
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.

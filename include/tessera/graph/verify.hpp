@@ -85,7 +85,11 @@ class GraphVerifier {
       case OpKind::contraction:
         return check_einsum(id);
       case OpKind::layout:
-        return node.op == Op::rearrange ? check_rearrange(id) : check_along_dim(id);
+        return node.op == Op::rearrange ? check_rearrange(id)
+               : node.op == Op::windows ? check_windows(id, node, x(id, 0))
+                                        : check_along_dim(id);
+      case OpKind::fold:
+        return check_windows(id, x(id, 0), node);
       case OpKind::indexed:
         return check_indexed(id);
       case OpKind::scan:
@@ -242,6 +246,16 @@ class GraphVerifier {
                : "rows have the dims of the indices and of a row";
   }
 
+  /// `runs` has two dims where `line` has one.
+  constexpr Rule check_windows(int id, const Node& runs, const Node& line) const {
+    const int dim = dim_of(graph_[id]);
+    if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+    const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+    if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+        unsigned{runs.unit} >> (dim + 2) != after)
+      return "one dim is two of the other";
+    return is_size(id, 1) && is_size(id, 2) && is_size(id, 3) ? Rule{} : "sizes and steps are numbers";
+  }
   constexpr Rule check_sort(int id) const {
     const Node &node = graph_[id], &from = x(id, 0);
     const int dim = dim_of(node);

@@ -4,6 +4,7 @@
 // Every operation.
 #include <tessera/ops/attention.hpp>
 #include <tessera/ops/constraint.hpp>
+#include <tessera/ops/convolution.hpp>
 #include <tessera/ops/einsum.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>

@@ -13,6 +13,7 @@
 #include <tessera/ops/scan_rows.hpp>
 #include <tessera/ops/sort_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/window_rows.hpp>
 
 namespace tessera {
 
@@ -37,6 +38,7 @@ constexpr RowTable make_row_table() {
   table.fill(rows::contraction_rows);
   table.fill(rows::layout_rows);
   table.fill(rows::indexed_rows);
+  table.fill(rows::window_rows);
   table.fill(rows::scan_rows);
   table.fill(rows::sort_rows);
   table.fill(rows::attention_rows);

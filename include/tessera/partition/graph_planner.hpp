@@ -11,9 +11,9 @@
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/plan_options.hpp>
 #include <tessera/partition/reshard_path.hpp>
-#include <tessera/partition/scan_totals.hpp>
 #include <tessera/partition/shapes.hpp>
 #include <tessera/partition/solve.hpp>
+#include <tessera/partition/step_collectives.hpp>
 #include <tessera/partition/unasked_reshards.hpp>
 #include <tessera/partition/unit_flops.hpp>
 #include <tessera/partition/value_bytes.hpp>
@@ -170,6 +170,7 @@ class GraphPlanner {
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -210,6 +211,24 @@ class GraphPlanner {
     return result;
   }
 
+  /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    Sharding under;
+    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_windows(graph_[node], target, under))
+      return -1;
+    for (std::int32_t v : versions_[size(node)])
+      if (lies_alike(value(v).sharding, target)) return -1;
+    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
+    strides_[size(made)] = windows_of(node, from);
+    return made;
+  }
+  constexpr Shape windows_of(int node, int source) const {
+    return rows::window_strides(graph_[node], strides_[size(source)],
+                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))]; });
+  }
+
   // ---- units
 
   constexpr bool is_constraint(int node) const { return row_of(graph_[node].op).kind == OpKind::constraint; }
@@ -238,6 +257,10 @@ class GraphPlanner {
     if (node.op == Op::slice) {
       strides = strides_[size(source)];
       return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    }
+    if (node.op == Op::windows) {
+      strides = windows_of(units_[u].root, source);
+      return !(stacked && dim_of(node) == 0);
     }
     if (node.op != Op::rearrange) return false;
     const Factors factors = Factors::of(node);
@@ -287,7 +310,8 @@ class GraphPlanner {
           add_value(output.node, made, role_of(output.node, made), stacked && output.dim_at[0] == 0));
     }
     step.factors = flow_.factors[size(u)];
-    add_row_reductions(u, step);
+    if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
+      add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
     if (unit.kind == UnitKind::layout)
       step.collectives = layout_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                          flow_.produced[size(unit.root)], mesh_);
@@ -304,32 +328,6 @@ class GraphPlanner {
     for (std::int32_t v : step.outputs) step.bytes += moved_bytes(value(v), mesh_);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
-  }
-
-  /// Rows that are split among devices are completed between the passes over them.
-  constexpr void add_row_reductions(int u, PlanStep& step) const {
-    const Unit& unit = units_[u];
-    if (unit.kind != UnitKind::fused || unit.phase_reduces == 0 || unit.rank == 0) return;
-    const AxisList& row = step.factors[size(unit.rank - 1)];
-    if (row.empty()) return;
-    unsigned axes = 0;
-    for (std::uint8_t axis : row) axes |= 1u << axis;
-    std::int64_t rows = 1;
-    for (int d = 0; d + 1 < unit.rank; ++d) {
-      std::int64_t count = 1;
-      for (std::uint8_t axis : step.factors[size(d)]) count *= mesh_.axis_size(axis);
-      const std::int64_t extent = shape(unit.space)[size(d)];
-      rows *= extent / count + (extent % count != 0);
-    }
-    CollectiveInfo made;
-    made.kind = Collective::all_reduce;
-    made.axes = static_cast<std::uint16_t>(axes);
-    made.dtype = graph_[unit.root].dtype;
-    made.payload_bytes = rows * static_cast<std::int64_t>(size_of(made.dtype));
-    made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh_, axes));
-    made.source = step.source;
-    made.why = "rows split among devices";
-    for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
   }
 
   /// What a value has to become right after it is made: reduced, unless its reader takes it partial, and as requested.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <tessera/graph/attributes.hpp>
+#include <tessera/mesh/sharding.hpp>
 
 namespace tessera {
 
@@ -36,6 +37,16 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
       return false;
     merged[d] *= extents[f];
   }
+  return true;
+}
+
+/// How the operand of windows lies under windows that lie so; false where these are split along a dim that the operand
+/// lacks.
+constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
+  const int dim = dim_of(node);
+  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
+  operand = replicated(windows.rank - 1);
+  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include <tessera/graph/attributes.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/ops/layout_rows.hpp>
+#include <tessera/ops/window_rows.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/runtime/buffer.hpp>
 #include <tessera/runtime/step_observer.hpp>
@@ -144,6 +145,12 @@ class FrameLayout {
       offset = start * from[dim] * layout.element;
     }
     (void)box;
+    if (node.op == Op::windows) {
+      const auto number = [&](int i) { return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))]; };
+      layout.strides.push_back(rows::window_strides(node, from, number));
+      layout.offsets.push_back(0);
+      return;
+    }
     layout.strides.push_back(from);
     layout.offsets.push_back(offset);
   }

@@ -215,6 +215,10 @@ class LayoutStep final : public PreparedStep {
               stride *= factors[static_cast<std::size_t>(f.order[p])];
             }
           }
+        } else if (graph[node].op == Op::windows) {
+          piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
+          piece.from_strides =
+              rows::window_strides(graph[node], piece.from_strides, [&](int k) { return number(graph, node, k); });
         }
         add_pieces(piece);
       }

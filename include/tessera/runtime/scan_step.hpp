@@ -16,7 +16,7 @@ namespace tessera::runtime {
 /// each then starts from.
 template <DTypeSet Types> class ScanStep final : public PreparedStep {
  public:
-  explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step) {
+  explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
     const Node& node = c.graph[c.units[c.step.unit].root];
     const PlanValue& result = layout_.value(step_.outputs[0]);
     scan_ = Scan::of(node);
@@ -63,6 +63,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   };
   const FrameLayout& layout_;
   const PlanStep& step_;
+  Growable<CollectiveInfo> sent_;
   Scan scan_;
   std::size_t dim_ = 0;
   DType dtype_{};
@@ -147,7 +148,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     };
     if (totals != nullptr) {
       if (CommunicationScope* scope = CommunicationScope::innermost())
-        for (const CollectiveInfo& sent : step_.collectives) scope->add(layout_.mesh(), sent);
+        for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
         kernels::sum_lines<T>(piece.shape, operand(piece), totals + piece.totals);

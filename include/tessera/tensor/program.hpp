@@ -17,6 +17,7 @@
 #include <tessera/runtime/attention_step.hpp>
 #include <tessera/runtime/contraction_step.hpp>
 #include <tessera/runtime/executable.hpp>
+#include <tessera/runtime/fold_step.hpp>
 #include <tessera/runtime/indexed_step.hpp>
 #include <tessera/runtime/layout_step.hpp>
 #include <tessera/runtime/oracle.hpp>
@@ -76,6 +77,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
 
   static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
+  static constexpr DTypeSet folds = types_where([](const GraphView& g, int id) { return g[id].op == Op::fold; });
   static constexpr DTypeSet sorted = [] {
     DTypeSet set = 0;
     for (const GraphView& graph : Traced::graphs)
@@ -107,6 +109,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       return &make_repeat;
     else if constexpr (Kind == UnitKind::scan)
       return &make<runtime::ScanStep<scans>>;
+    else if constexpr (Kind == UnitKind::fold)
+      return &make<runtime::FoldStep<folds>>;
     else if constexpr (Kind == UnitKind::sort)
       return &make<runtime::SortStep<sorted, moved>>;
     else if constexpr (Kind == UnitKind::attention)
@@ -118,7 +122,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
       factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
       factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>(),
-      factory<UnitKind::sort>()};
+      factory<UnitKind::sort>(),    factory<UnitKind::fold>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {

@@ -390,4 +390,69 @@ put_along: ab, ab, ab -> ab  a whole
 )");
 }
 
+// Batch, out-features and groups pass, in-features are summed, spatial dims are gathered.
+TEST(PropagationRules, Convolution) {
+  Golden golden;
+  constexpr auto conv = [](auto a, auto w) { return ts::conv2d(a, w); };
+  const auto image = [](const char* text) { return f32({4, 8, 8, 16}, spec(text)); };
+  const auto weights = [](const char* text) { return f32({3, 3, 16, 32}, spec(text)); };
+  golden.rule("windows", ts::Op::windows, conv, image("{}"), weights("{}"));
+  golden.rule("product", ts::Op::einsum, conv, image("{}"), weights("{}"));
+  for (const char* a : {"{-,-,-,-}", "{x,-,-,-}", "{-,x,-,-}", "{-,-,x,-}", "{-,-,-,x}", "{x,-,-,y}", "{y,x,-,-}"})
+    for (const char* w : {"{-,-,-,-}", "{-,-,x,-}", "{-,-,-,x}", "{-,-,-,y}"}) golden.row(conv, image(a), weights(w));
+  constexpr auto grouped = [](auto a, auto w) { return ts::conv2d(a, w, {.groups = 4}); };
+  for (const char* a : {"{-,-,-,x}", "{-,-,-,(x,y)}"})
+    for (const char* w : {"{-,-,-,-}", "{-,-,-,x}", "{-,-,-,(x,y)}"})
+      golden.row(grouped, image(a), f32({3, 3, 4, 32}, spec(w)));
+  constexpr auto gradient = [](auto a, auto w) {
+    return ts::grad([](const auto& v, const auto& k) {
+      const auto y = ts::conv2d(v, k);
+      return ts::sum(y * y);
+    })(a, w);
+  };
+  golden.rule("fold", ts::Op::fold, gradient, image("{}"), weights("{}"));
+  for (const char* a : {"{x,-,-,-}", "{-,-,-,x}"}) golden.row(gradient, image(a), weights("{-,-,-,-}"));
+  EXPECT_EQ(golden.text(), R"(
+windows: abefg -> acdefg  b whole  c whole  d whole
+product: abcdef, cefg -> abdg  c summed  e summed  f summed
+  {-,-,-,-} {-,-,-,-} -> {-,-,-,-}
+  {-,-,-,-} {-,-,x,-} -> {-,-,-,-} all_reduce(x) 18432
+  {-,-,-,-} {-,-,-,x} -> {-,-,-,x}
+  {-,-,-,-} {-,-,-,y} -> {-,-,-,y}
+  {x,-,-,-} {-,-,-,-} -> {x,-,-,-}
+  {x,-,-,-} {-,-,x,-} -> {x,-,-,-} all_to_all(x) 16384 reduce_scatter(x) 18432
+  {x,-,-,-} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
+  {x,-,-,-} {-,-,-,y} -> {x,-,-,y}
+  {-,x,-,-} {-,-,-,-} -> {-,-,-,-} all_gather(x) 16384
+  {-,x,-,-} {-,-,x,-} -> {-,-,-,-} all_to_all(x) 16384 all_reduce(x) 18432
+  {-,x,-,-} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
+  {-,x,-,-} {-,-,-,y} -> {-,-,-,y} all_gather(x) 16384
+  {-,-,x,-} {-,-,-,-} -> {-,-,-,-} all_gather(x) 16384
+  {-,-,x,-} {-,-,x,-} -> {-,-,-,-} all_to_all(x) 16384 all_reduce(x) 18432
+  {-,-,x,-} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
+  {-,-,x,-} {-,-,-,y} -> {-,-,-,y} all_gather(x) 16384
+  {-,-,-,x} {-,-,-,-} -> {-,-,-,-} all_reduce(x) 18432
+  {-,-,-,x} {-,-,x,-} -> {-,-,-,-} all_reduce(x) 18432
+  {-,-,-,x} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
+  {-,-,-,x} {-,-,-,y} -> {-,-,-,y} all_reduce(x) 9216
+  {x,-,-,y} {-,-,-,-} -> {x,-,-,-} all_reduce(y) 9216
+  {x,-,-,y} {-,-,x,-} -> {x,-,-,-} all_to_all(x) 8192 permute(x,y) 4096 all_gather(y) 8192 reduce_scatter(x) 18432
+  {x,-,-,y} {-,-,-,x} -> {-,-,-,x} all_gather(x) 8192 all_reduce(y) 9216
+  {x,-,-,y} {-,-,-,y} -> {x,-,-,y} all_gather(y) 8192
+  {y,x,-,-} {-,-,-,-} -> {y,-,-,-} all_gather(x) 8192
+  {y,x,-,-} {-,-,x,-} -> {y,-,-,-} all_to_all(x) 8192 all_reduce(x) 9216
+  {y,x,-,-} {-,-,-,x} -> {y,-,-,x} all_gather(x) 8192
+  {y,x,-,-} {-,-,-,y} -> {-,-,-,y} all_gather(x) 8192 all_gather(y) 16384
+  {-,-,-,x} {-,-,-,-} -> {-,-,-,x}
+  {-,-,-,x} {-,-,-,x} -> {-,-,-,x}
+  {-,-,-,x} {-,-,-,(x,y)} -> {-,-,-,(x,y)}
+  {-,-,-,(x,y)} {-,-,-,-} -> {-,-,-,(x,y)}
+  {-,-,-,(x,y)} {-,-,-,x} -> {-,-,-,(x,y)}
+  {-,-,-,(x,y)} {-,-,-,(x,y)} -> {-,-,-,(x,y)}
+fold: abdef -> abcf  c whole  d whole  e whole
+  {x,-,-,-} {-,-,-,-} -> {x,-,-,-}
+  {-,-,-,x} {-,-,-,-} -> {-,-,-,-} all_reduce(x) 18432
+)");
+}
+
 }  // namespace

@@ -47,3 +47,28 @@ TEST(Programs, Sorts) {
        .extents = {{'k', {0, 1, 2, 3}}, {'c', {3, 4, 6, 9}}}},
       73);
 }
+
+TEST(Programs, Convolutions) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x, w, v, u] = floats;  // [n, h, w, c], [r, s, c, o], [r, s, c / 2, o], [r, c, o]
+    const auto plain = ts::conv2d(x, w);
+    const auto wide = ts::conv2d(x * 0.5, w, {.strides = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}});
+    const auto grouped = ts::conv2d(x, v, {.strides = {1, 3}, .groups = 2});
+    const auto line = ts::conv1d(ts::sum<1>(x), u, {.strides = {2}, .padding = {1}});
+    return std::tuple(energy(plain, wide, grouped, line), plain, wide, grouped, line);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<3>>>(
+      with_gradient(f),
+      {.arguments = {values("nhwc"), values("rsco"), values("rsdo"), values("rco")},
+       .cases = 60,
+       .extents = {{'n', {1, 2, 3}},
+                   {'h', {3, 4, 7}},
+                   {'w', {3, 5, 8}},
+                   {'r', {1, 2, 3}},
+                   {'s', {1, 2, 3}},
+                   {'g', {2}},
+                   {'d', {1, 2, 3}},
+                   {'o', {2, 4, 6}}},
+       .products = {{'c', "gd"}}},
+      74);
+}

@@ -129,6 +129,13 @@ device 3, replica 1, [2:3,0:2], 2 elements
   tessera_test::expect_error(ts::errc::dim_range, [&] { ts::eval(ts::take_along<0>(small, places + 1)); },
                              "[take_along]", "index in range: 3 of a dim with 3 elements at ", "doc_test.cpp:");
 
+  auto image = ts::ones<float>({2, 5, 5, 3}, mesh, {"data"});          // [batch, height, width, in-features]
+  auto taps = ts::ones<float>({3, 3, 3, 4}, mesh, {ts::none, ts::none, ts::none, "model"});
+  ts::ShardedTensor<float, 4> y = ts::conv2d(image, taps, {.strides = {2, 2}, .padding = {1, 1}});   // [2, 3, 3, 4]
+  EXPECT_EQ(ts::shape(y), (ts::Shape{2, 3, 3, 4}));
+  EXPECT_EQ(ts::to_host(y)[0], 12.f);       // 2 x 2 elements of 3 features in the corner
+  EXPECT_EQ(ts::to_host(y)[4 * 4], 27.f);   // 3 x 3 in the middle
+
   auto first = ts::rows_of(x, {0, 5});                                 // rows 0 to 4, the same spec
   EXPECT_EQ(ts::shape(first), (ts::Shape{5, 64}));
   std::vector<std::int64_t> sizes;
@@ -159,4 +166,4 @@ device 3, replica 1, [2:3,0:2], 2 elements
                              R"([shard] element count: 768 values for f64[12,65], which has 780 at )");
 }
 
-TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 54, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }
+TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 57, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }

@@ -1,0 +1,52 @@
+#ifndef TESSERA_KERNELS_FOLD_HPP
+#define TESSERA_KERNELS_FOLD_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/strided.hpp>
+
+namespace tessera::kernels {
+
+/// Runs that are added into a dim: extents of the other dims (that one counts as 1) and strides of both arrays along
+/// them; how many runs there are, of how many elements, and the steps from one to the next in the operand and along the
+/// dim.
+struct FoldShape {
+  Shape lines;
+  Strides from, to;
+  std::int64_t runs = 0, size = 0, extent = 0;
+  std::int64_t from_run = 0, from_element = 0, to_step = 0, stride = 1, dilation = 1;
+};
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// to[line, i] = the sum of from[line, r, k] where r stride + k dilation = i, runs in their order.
+template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
+  if (detail::is_empty(s.lines)) return;
+  const detail::Loops loops = detail::make_loops(s.lines, s.to, s.from);
+  const auto inner = loops.from_inside(0);
+  const std::int64_t to_step = detail::stride_of(s.to, inner), from_step = detail::stride_of(s.from, inner);
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
+    const T* const own = from + detail::offset_of(loops, 1, at, s.from);
+    T* const line = to + detail::offset_of(loops, 1, at, s.to);
+    for (std::int64_t i = 0; i < s.extent; ++i)
+      for (std::int64_t l = 0; l < inner.extent; ++l) line[i * s.to_step + l * to_step] = T{};
+    for (std::int64_t r = 0; r < s.runs; ++r)
+      for (std::int64_t k = 0; k < s.size; ++k) {
+        const T* const term = own + r * s.from_run + k * s.from_element;
+        T* const sum = line + (r * s.stride + k * s.dilation) * s.to_step;
+        if (to_step == 1)
+          detail::combine_block<detail::Sum>(sum, term, from_step, inner.extent);
+        else
+          for (std::int64_t l = 0; l < inner.extent; ++l)
+            sum[l * to_step] = detail::Sum::apply(sum[l * to_step], term[l * from_step]);
+      }
+  });
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif

@@ -1,0 +1,92 @@
+#include "../../support/untyped.hpp"
+#include "../base/expect_error.hpp"
+
+#include <tessera/ops/convolution.hpp>
+#include <tessera/partition/shapes.hpp>
+
+namespace ts = tessera;
+using namespace oracle;
+
+namespace {
+
+const Array x = random_array({2, 5, 7, 4}, 1), w = random_array({3, 2, 4, 6}, 2), v = random_array({3, 2, 2, 6}, 3);
+
+template <class F> Array apply(F, const Array& a, const Array& b) {
+  return run(trace<F, Float<4>, Float<4>>().view(), {a, b}).at(0);
+}
+
+/// The definition, element by element.
+Array convolved(const Array& a, const Array& b, const ts::Conv<2>& c) {
+  const auto windows = [&](std::size_t d) {
+    return (a.shape[1 + d] + 2 * c.padding[d] - c.dilation[d] * (b.shape[d] - 1) - 1) / c.strides[d] + 1;
+  };
+  const std::int64_t of_group = b.shape[2], outs = b.shape[3] / c.groups;
+  Array y({a.shape[0], windows(0), windows(1), b.shape[3]});
+  for_each_index(y.shape, [&](const Shape& i) {
+    for_each_index({b.shape[0], b.shape[1], of_group}, [&](const Shape& k) {
+      const std::int64_t row = i[1] * c.strides[0] + k[0] * c.dilation[0] - c.padding[0];
+      const std::int64_t column = i[2] * c.strides[1] + k[1] * c.dilation[1] - c.padding[1];
+      if (row < 0 || row >= a.shape[1] || column < 0 || column >= a.shape[2]) return;
+      y.at(i) += a.at({i[0], row, column, i[3] / outs * of_group + k[2]}) * b.at({k[0], k[1], k[2], i[3]});
+    });
+  });
+  return y;
+}
+
+void expect_close(const Array& got, const Array& want) {
+  ASSERT_EQ(got.shape, want.shape);
+  for (std::size_t i = 0; i < got.data.size(); ++i) EXPECT_NEAR(got.data[i], want.data[i], 1e-12) << i;
+}
+
+TEST(Convolution, Definition) {
+  expect_close(apply([](const auto& a, const auto& b) { return ts::conv2d(a, b); }, x, w), convolved(x, w, {}));
+  static constexpr ts::Conv<2> wide{.strides = {2, 1}, .padding = {1, 3}, .dilation = {2, 3}};
+  expect_close(apply([](const auto& a, const auto& b) { return ts::conv2d(a, b, wide); }, x, w), convolved(x, w, wide));
+  static constexpr ts::Conv<2> grouped{.strides = {1, 3}, .groups = 2};
+  expect_close(apply([](const auto& a, const auto& b) { return ts::conv2d(a, b, grouped); }, x, v),
+               convolved(x, v, grouped));
+}
+
+TEST(Convolution, Gradients) {
+  const Array small = random_array({1, 4, 5, 2}, 6), taps = random_array({2, 2, 2, 4}, 7),
+              half = random_array({2, 2, 1, 4}, 8);
+  check_gradient<Float<4>, Float<4>>([](const auto& a, const auto& b) { return ts::conv2d(a, b); }, {small, taps});
+  check_gradient<Float<4>, Float<4>>(
+      [](const auto& a, const auto& b) {
+        return ts::conv2d(a, b, {.strides = {2, 3}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2});
+      },
+      {small, half});
+}
+
+TEST(Convolution, OneDim) {
+  const Array a = random_array({2, 9, 4}, 4), b = random_array({3, 4, 5}, 5);
+  const auto f = [](const auto& signal, const auto& taps) { return ts::conv1d(signal, taps, {.strides = {2}}); };
+  const Array got = run(trace<decltype(f), Float<3>, Float<3>>().view(), {a, b}).at(0);
+  Array tall = a, flat = b;
+  tall.shape = {2, 9, 1, 4};
+  flat.shape = {3, 1, 4, 5};
+  Array want = convolved(tall, flat, {.strides = {2, 1}});
+  want.shape = {2, 4, 5};
+  expect_close(got, want);
+}
+
+TEST(Convolution, Mistakes) {
+  const auto infer = []<class F>(const F&, std::vector<ts::Shape> arguments) {
+    return [arguments] { ts::infer_shapes(trace<F, Float<4>, Float<4>>().view(), arguments.data(), nullptr); };
+  };
+  const auto plain = [](const auto& a, const auto& b) { return ts::conv2d(a, b); };
+  EXPECT_NO_THROW(infer(plain, {{1, 3, 3, 4}, {3, 2, 4, 6}})());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(plain, {{1, 2, 3, 4}, {3, 2, 4, 6}}),
+                             "[conv] a window is longer than the dim: f32[1,2,2,2,4], 3, 1, 1 at ",
+                             "convolution_test.cpp:");
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(plain, {{1, 5, 3, 4}, {3, 2, 3, 6}}),
+                             "[conv] in-features differ: f32[1,3,3,2,2,4] x f32[3,2,3,6] at ", "convolution_test.cpp:");
+  const auto stands = [](const auto& a, const auto& b) { return ts::conv2d(a, b, {.strides = {0, 1}}); };
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(stands, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
+                             "[conv] a size, a stride or a dilation is below one", "convolution_test.cpp:");
+  const auto split = [](const auto& a, const auto& b) { return ts::conv2d(a, b, {.groups = 3}); };
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(split, {{1, 5, 3, 4}, {3, 2, 1, 6}}), " does not divide",
+                             "convolution_test.cpp:");
+}
+
+}  // namespace
