@@ -8772,6 +8772,8 @@ struct ShardMapText {
   int ins = 0, outs = 0, axis_count = 0;  ///< of items, and of axes
   Name axes[max_names];
   bool valid = false, twice = false;
+  int outer = 0;    ///< the first axes are those of the shard_map around this one
+  int shared = -1;  ///< one of them that this one names as well
 
  private:  // first: clang evaluates the constructor only with the definition of what it calls in view
   constexpr bool add(std::string_view name, LocalSpec& spec, int dim) {
@@ -8782,6 +8784,7 @@ struct ShardMapText {
       axis = axis_count++;
       axes[axis] = Name(name);
     }
+    if (axis < outer) shared = axis;
     if (dim < 0) return true;
     if (spec.count[dim] == max_axes_per_dim) return false;
     twice = twice || (spec.mask >> axis & 1u) != 0;
@@ -8823,7 +8826,9 @@ struct ShardMapText {
   }
 
  public:
-  constexpr explicit ShardMapText(std::string_view text) {
+  constexpr explicit ShardMapText(std::string_view text, const ShardMapText* around = nullptr) {
+    if (around != nullptr)
+      for (outer = axis_count = around->axis_count; const Name& axis : around->axes) axes[&axis - around->axes] = axis;
     const std::size_t arrow = text.find("->");
     if (arrow == std::string_view::npos) return;
     TextReader left{text.substr(0, arrow)}, right{text.substr(arrow + 2)};
@@ -8848,8 +8853,15 @@ struct ShardMapText {
 
 /// What one shard_map is known by: the type that the types of its values share. `Structs`: it is given structs. Types
 /// of their tensors don't tell what varies, so these count as varying over all axes, and the trace finds what does.
-template <FixedString Text, bool Structs> struct ShardMapRegion {
-  static constexpr ShardMapText text{Text.view()};
+/// `Outer`: that of the shard_map around it, whose axes come first; void where there is none.
+template <FixedString Text, bool Structs, class Outer = void> struct ShardMapRegion {
+  static constexpr ShardMapText text = [] {
+    if constexpr (std::is_void_v<Outer>)
+      return ShardMapText(Text.view());
+    else
+      return ShardMapText(Text.view(), &Outer::text);
+  }();
+  using outer = Outer;
   static constexpr bool structs = Structs;
   static constexpr unsigned all = (1u << text.axis_count) - 1;
   static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
@@ -9607,18 +9619,30 @@ namespace tessera {
 
 namespace detail {
 
-/// The shard of an argument: axes of its spec are split off its dims, to the front.
-constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const Value& x, int rank) {
-  if (x.rank() != rank) fail(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
-  const Value whole = placed(text, x, spec.resolved(text.axes));
+/// The layout of a value with leading dims whose own dims lie as a spec says.
+constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x, const LocalSpec& spec) {
+  PartitionSpec whole = lead_spec(text, x.value, x.varying, x.varying);
+  const std::size_t leads = x.value.rank() < x.rank ? 0 : static_cast<std::size_t>(x.value.rank() - x.rank);
+  const PartitionSpec own = spec.resolved(text.axes);
+  for (std::size_t d = 0; d < own.entries.size(); ++d) whole.entries[leads + d] = own.entries[d];
+  return whole;
+}
+
+/// The shard of an argument: axes of its spec are split off its dims, to the front, behind those of a shard_map around.
+constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
+  const int rank = x.rank, leads = bit_count(x.varying);
+  if (x.value.rank() != rank + leads)
+    fail(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
+  const Value whole = placed(text, x.value, with_leads(text, x, spec));
   LocalFactors made;
   int own[max_rank]{}, device[ShardMapText::max_names]{};
+  for (int d = 0; d < leads; ++d) made.add(d);
   for (int d = 0; d < rank; ++d) {
     for (int i = 0; d < spec.rank && i < spec.count[d]; ++i) {
       const int axis = spec.axes[d][i];
-      made.sizes[device[axis] = made.add(d)] = axis_size_of(whole, text.axes[axis]);
+      made.sizes[device[axis] = made.add(leads + d)] = axis_size_of(whole, text.axes[axis]);
     }
-    own[d] = made.add(d);
+    own[d] = made.add(leads + d);
   }
   int position = 0;
   const auto place = [&](int factor) {
@@ -9626,29 +9650,36 @@ constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec,
     made.f.out_dim[position] = static_cast<std::int8_t>(position);
     ++position;
   };
+  for (int d = 0; d < leads; ++d) place(d);
   for (int axis = 0; axis < text.axis_count; ++axis)
     if ((spec.mask >> axis & 1u) != 0) place(device[axis]);
   for (int d = 0; d < rank; ++d) place(own[d]);
-  return rearrange(whole, rank, position, made.f, made.sizes);
+  return rearrange(whole, leads + rank, position, made.f, made.sizes, leads);
 }
 
-/// A result from its shards: the devices of the axes of its spec, in order, along its dims.
-constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& given) {
-  const LocalValue x = narrowed(given, spec.mask);
-  const Value whole = extended(text, x, spec.mask);
-  const int leads = bit_count(spec.mask);
+/// A result from its shards: the devices of the axes of its spec, in order, along its dims. Leading dims for axes of a
+/// shard_map around, in `outer`, stay.
+constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& given,
+                                unsigned outer = 0) {
+  const LocalValue x = narrowed(given, outer | spec.mask);
+  const unsigned all = x.varying | spec.mask;
+  const Value whole = extended(text, x, all, spec.mask);
+  const int leads = bit_count(all), staying = bit_count(all & ~spec.mask);
   LocalFactors made;
   for (int d = 0; d < whole.rank(); ++d) made.add(d);
   int position = 0;
-  for (int d = 0; d < x.rank; ++d) {
+  for (int out = 0; out < staying + x.rank; ++out) {
+    const int d = out - staying;
     const auto place = [&](int factor) {
       made.f.order[position] = static_cast<std::int8_t>(factor);
-      made.f.out_dim[position++] = static_cast<std::int8_t>(d);
+      made.f.out_dim[position++] = static_cast<std::int8_t>(out);
     };
-    for (int i = 0; d < spec.rank && i < spec.count[d]; ++i) place(lead_of(spec.mask, spec.axes[d][i]));
-    place(leads + d);
+    for (int i = 0; d >= 0 && d < spec.rank && i < spec.count[d]; ++i) place(lead_of(all, spec.axes[d][i]));
+    place(d < 0 ? out : leads + d);
   }
-  return placed(text, rearrange(whole, whole.rank(), x.rank, made.f, nullptr), spec.resolved(text.axes));
+  const LocalValue left{rearrange(whole, whole.rank(), staying + x.rank, made.f, nullptr, staying), all & ~spec.mask,
+                        x.rank};
+  return placed(text, left.value, with_leads(text, left, spec));
 }
 
 /// A struct of tensors, which a shard_map takes and gives as it is.
@@ -9694,7 +9725,7 @@ struct EnterLeaves : LocalLeaves {
       if (!leaf.traced())
         fail(errc::unsupported, "[shard_map] a struct of tensors in hand: call it in a ts::compile'd function");
       const LocalSpec& spec = take(text.in, Leaf::rank);
-      const Value entered = enter_shard_map(text, spec, leaf.placeholder().at(source), Leaf::rank);
+      const Value entered = enter_shard_map(text, spec, {leaf.placeholder().at(source), 0, Leaf::rank});
       leaf = Leaf(kept_in_struct(text, {entered, spec.mask, Leaf::rank}));
     }
   }
@@ -9742,6 +9773,29 @@ template <class... Xs> constexpr int tensors_before(std::size_t i) {
   return count;
 }
 
+/// Over which axes of a shard_map around this one an argument varies.
+template <class X> constexpr unsigned outer_varying_of() {
+  if constexpr (LocalOperand<X>)
+    return X::varying;
+  else
+    return 0;
+}
+template <class... Xs> struct OuterRegion {
+  using type = void;
+};
+template <class... Xs>
+  requires(LocalOperand<Xs> || ...)
+struct OuterRegion<Xs...> {
+  using type = typename FirstLocal<Xs...>::type::region;
+};
+/// Whether the arguments of a shard_map inside another are all values of that one; numbers aside.
+template <class Outer, class... Xs> constexpr bool of_one_region() {
+  if constexpr (std::is_void_v<Outer>)
+    return true;
+  else
+    return !Outer::structs && ((NumberOperand<Xs> || LocalOperandOf<Outer, Xs>::known) && ...);
+}
+
 /// The type of an argument inside the function, and how it gets there.
 template <class Region, class X, int Spec> struct Entered {
   static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
@@ -9755,9 +9809,11 @@ template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spe
   static_assert(spec.rank <= X::rank, "tessera: an in spec of shard_map has more entries than its tensor has dims");
   static_assert(X::rank + bit_count(spec.mask) <= max_rank,
                 "tessera: inside shard_map a tensor has at most 8 dims, the axes that split it included");
-  static_assert(!LocalOperand<X>, "tessera: a shard_map inside a shard_map; name the axes of both in one");
-  using type = Local<typename X::element, X::rank, Region, spec.mask>;
-  static constexpr type make(const Value& x, Source) { return type(enter_shard_map(Region::text, spec, x, X::rank)); }
+  static constexpr unsigned varying = outer_varying_of<X>();
+  using type = Local<typename X::element, X::rank, Region, varying | spec.mask>;
+  static constexpr type make(const Value& x, Source) {
+    return type(enter_shard_map(Region::text, spec, {x, varying, X::rank}));
+  }
 };
 template <class Region, class X, int Spec>
   requires(is_tensor_struct_v<X>)
@@ -9798,7 +9854,7 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
     constexpr LocalSpec spec = Region::text.out[item.first];
     static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
     static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
-    constexpr unsigned left = Region::structs ? 0 : R::varying & ~spec.mask;
+    constexpr unsigned left = Region::structs ? 0 : R::varying & ~spec.mask & ~((1u << Region::text.outer) - 1);
     static_assert(said_of_axis<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
     return spec.rank <= R::rank && left == 0;
   }
@@ -9807,8 +9863,13 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
 template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& result, Source source) {
   constexpr SpecItem item = Region::text.out_items[Spec];
   if constexpr (LocalOperand<R>) {
-    return Sym<typename R::element, R::rank>(
-        leave_shard_map(Region::text, Region::text.out[item.first], {result.value.at(source), R::varying, R::rank}));
+    constexpr unsigned around = (1u << Region::text.outer) - 1;
+    const Value left = leave_shard_map(Region::text, Region::text.out[item.first],
+                                       {result.value.at(source), R::varying, R::rank}, around);
+    if constexpr (std::is_void_v<typename Region::outer>)
+      return Sym<typename R::element, R::rank>(left);
+    else
+      return Local<typename R::element, R::rank, typename Region::outer, R::varying & around>(left);
   } else {
     R whole = result;
     LeaveLeaves leave{{Region::text, item, source}};
@@ -9818,11 +9879,14 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
 }
 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
-template <class Traced> constexpr auto unmade_results(const Value& context) {
+template <class Outer, class Traced> constexpr auto unmade_results(const Value& context) {
   if constexpr (is_tuple_v<Traced>)
     return [&]<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
-      return std::tuple(unmade_results<Rs>(context)...);
+      return std::tuple(unmade_results<Outer, Rs>(context)...);
     }(std::type_identity<Traced>());
+  else if constexpr (LocalOperand<Traced> && !std::is_void_v<Outer>)
+    return Local<typename Traced::element, Traced::rank, Outer, 0>(
+        stand_in(context, dtype_v<typename Traced::element>, Traced::rank));
   else if constexpr (LocalOperand<Traced>)
     return Sym<typename Traced::element, Traced::rank>(
         stand_in(context, dtype_v<typename Traced::element>, Traced::rank));
@@ -9830,10 +9894,24 @@ template <class Traced> constexpr auto unmade_results(const Value& context) {
     return Sym<float, 0>(stand_in(context, DType::f32, 0));
 }
 
+/// The name of the axis is in the message, as an argument of this template.
+template <Name Axis, bool Apart> constexpr bool said_of_shared_axis() {
+  static_assert(Apart, "tessera: a shard_map inside a shard_map names an axis that the one around it has; it is manual "
+                       "there already: inside, it is over other axes");
+  return Apart;
+}
+template <class Region> constexpr bool axes_apart() {
+  constexpr int shared = Region::text.shared;
+  return said_of_shared_axis<Region::text.axes[shared < 0 ? 0 : shared], (shared < 0)>();
+}
+
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
-  using Region = ShardMapRegion<Text, (is_tensor_struct_v<Xs> || ...)>;
+  using Outer = typename OuterRegion<Xs...>::type;
+  using Region = ShardMapRegion<Text, (is_tensor_struct_v<Xs> || ...), Outer>;
+  static constexpr bool one_region = of_one_region<Outer, Xs...>();
+  static constexpr bool apart = axes_apart<Region>();
   static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
-  static constexpr bool right_count = tensors == Region::text.ins || !Region::text.valid;
+  static constexpr bool right_count = (tensors == Region::text.ins || !Region::text.valid) && one_region && apart;
 
   /// The function, run on the shards of these values: a local value or a tuple of them.
   template <class... Values> static constexpr auto run(Source source, const Values&... values) {
@@ -9859,7 +9937,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
       return callable(std::index_sequence_for<Xs...>());
   }();
   static constexpr bool single = !is_tuple_v<traced>;
-  static constexpr bool expression = single && LocalOperand<traced> && (Operand<Xs> && ...);
+  static constexpr bool expression = single && LocalOperand<traced> && (Operand<Xs> && ...) && std::is_void_v<Outer>;
   /// Whether all results may leave.
   static constexpr bool leaves = [] {
     if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count || !takes_arguments)
@@ -9904,7 +9982,11 @@ template <FixedString Text, class F> class ShardMapped {
       else
         return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
     }();
-    static_assert(Tag::right_count, "tessera: shard_map has another number of in specs than it is given tensors");
+    static_assert(Tag::one_region,
+                  "tessera: a shard_map inside a shard_map takes values of that one, and no structs; pass others as "
+                  "arguments of both");
+    static_assert(Tag::right_count || !Tag::one_region || !Tag::apart,
+                  "tessera: shard_map has another number of in specs than it is given tensors");
     static_assert(Tag::takes_arguments,
                   "tessera: the function of a shard_map does not take as many arguments as shard_map is given");
     constexpr bool called = std::is_empty_v<F> && Region::text.valid && Tag::right_count && Tag::takes_arguments;
@@ -9913,7 +9995,7 @@ template <FixedString Text, class F> class ShardMapped {
     if constexpr (!called || results != Region::text.outs || !Tag::leaves) {
       Value context{};
       ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
-      return detail::unmade_results<typename Tag::traced>(context);
+      return detail::unmade_results<typename Tag::Outer, typename Tag::traced>(context);
     } else if constexpr (Tag::expression) {
       return call<Tag>(source_, xs...);
     } else {
@@ -9950,12 +10032,12 @@ template <FixedString Text, class F> class ShardMapped {
 /// manual: nothing is sent along them but what the collectives inside say. Axes that only these name follow after a
 /// `;`. Over all other axes of the mesh values stay automatic: the planner propagates and reduces as it does outside.
 ///
-/// Inside, every operation works on local tensors. A result may not vary over an axis that its out spec does not name:
-/// that does not compile. A result that is equal on all devices of a named axis is repeated along the dim.
-/// Gradients: those of the collectives' transposes, so the gradient is that of the function as a whole.
-/// Errors: not_divisible where a dim does not divide by its axes; spec_axis for an axis that the mesh lacks.
-/// Communication: what brings arguments to their specs, and the collectives inside.
-/// Source: JAX's shard_map, with varying types.
+/// Inside, every operation works on local tensors, and a shard_map over other axes may stand. A result may not vary
+/// over an axis that its out spec does not name: that does not compile. A result that is equal on all devices of a
+/// named axis is repeated along the dim. Gradients: those of the collectives' transposes, so the gradient is that of
+/// the function as a whole. Errors: not_divisible where a dim does not divide by its axes; spec_axis for an axis that
+/// the mesh lacks. Communication: what brings arguments to their specs, and the collectives inside. Source: JAX's
+/// shard_map, with varying types.
 template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here::current()) {
   return ShardMapped<Text, F>(Source::from(at));
 }

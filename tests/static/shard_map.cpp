@@ -127,6 +127,21 @@ static_assert(plan_of_layer<decltype(tensor_parallel)>().count(ts::all_gather) =
 static_assert(plan_of_layer<decltype(gathered_weights)>().count(ts::all_gather, "model") == 2);
 static_assert(plan_of_layer<decltype(gathered_weights)>().count(ts::all_reduce) == 0);
 
+// A shard_map inside another: over other axes, with the collectives of both.
+constexpr auto nested = [](auto x, auto w) {
+  return ts::shard_map<"{model}, {} -> {model}">([](auto a, auto b) {
+    const auto inner = ts::shard_map<"{-,data}, {data} -> {}">([](auto u, auto v) {
+      return ts::psum<"data">(ts::matmul(u, v)) * ts::psum<"model", "data">(ts::sum(u));
+    })(a, b);
+    return inner + a;
+  })(x, w);
+};
+static_assert([] {
+  const ts::Plan plan =
+      ts::plan(nested, mesh, ts::abstract<float>({32, 8}, {"model", "data"}), ts::abstract<float>({8, 8}, {"data"}));
+  return plan.count(ts::all_reduce) == 2 && plan.payload_bytes(ts::all_reduce) == 8 * 8 * 4 + 4;
+}());
+
 // The line of a collective is the line that called it.
 constexpr std::uint32_t line = __LINE__ + 4;
 constexpr auto with_line = [](auto x, auto w) {

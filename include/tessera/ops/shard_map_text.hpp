@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/fixed_string.hpp>
@@ -45,6 +46,8 @@ struct ShardMapText {
   int ins = 0, outs = 0, axis_count = 0;  ///< of items, and of axes
   Name axes[max_names];
   bool valid = false, twice = false;
+  int outer = 0;    ///< the first axes are those of the shard_map around this one
+  int shared = -1;  ///< one of them that this one names as well
 
  private:  // first: clang evaluates the constructor only with the definition of what it calls in view
   constexpr bool add(std::string_view name, LocalSpec& spec, int dim) {
@@ -55,6 +58,7 @@ struct ShardMapText {
       axis = axis_count++;
       axes[axis] = Name(name);
     }
+    if (axis < outer) shared = axis;
     if (dim < 0) return true;
     if (spec.count[dim] == max_axes_per_dim) return false;
     twice = twice || (spec.mask >> axis & 1u) != 0;
@@ -96,7 +100,9 @@ struct ShardMapText {
   }
 
  public:
-  constexpr explicit ShardMapText(std::string_view text) {
+  constexpr explicit ShardMapText(std::string_view text, const ShardMapText* around = nullptr) {
+    if (around != nullptr)
+      for (outer = axis_count = around->axis_count; const Name& axis : around->axes) axes[&axis - around->axes] = axis;
     const std::size_t arrow = text.find("->");
     if (arrow == std::string_view::npos) return;
     TextReader left{text.substr(0, arrow)}, right{text.substr(arrow + 2)};
@@ -121,8 +127,15 @@ struct ShardMapText {
 
 /// What one shard_map is known by: the type that the types of its values share. `Structs`: it is given structs. Types
 /// of their tensors don't tell what varies, so these count as varying over all axes, and the trace finds what does.
-template <FixedString Text, bool Structs> struct ShardMapRegion {
-  static constexpr ShardMapText text{Text.view()};
+/// `Outer`: that of the shard_map around it, whose axes come first; void where there is none.
+template <FixedString Text, bool Structs, class Outer = void> struct ShardMapRegion {
+  static constexpr ShardMapText text = [] {
+    if constexpr (std::is_void_v<Outer>)
+      return ShardMapText(Text.view());
+    else
+      return ShardMapText(Text.view(), &Outer::text);
+  }();
+  using outer = Outer;
   static constexpr bool structs = Structs;
   static constexpr unsigned all = (1u << text.axis_count) - 1;
   static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -224,6 +225,42 @@ TEST(ShardMap, OtherAxesStayAutomatic) {
     expect_near(ts::to_host(std::get<1>(std::get<1>(mine))), ts::to_host(std::get<1>(std::get<1>(theirs))), 1e-11,
                 "down on " + mesh.text());
   }
+}
+
+// ---- one inside another, against the plain product
+
+constexpr auto nested = [](auto x, auto w) {
+  return ts::shard_map<"{-,model}, {model} -> {}">([](auto a, auto b) {
+    return ts::shard_map<"{data}, {} -> {data}">([](auto u, auto v) {
+             return ts::psum<"model">(ts::matmul(ts::ppermute<"data">(u, ts::Shift(1)), v));
+           })(a, b) *
+           2.0;
+  })(x, w);
+};
+template <class F> struct ProductStep {
+  constexpr auto operator()(auto x, auto w) const {
+    return ts::value_and_grad([](const auto& both) {
+      const auto y = F{}(std::get<0>(both), std::get<1>(both));
+      return std::tuple(ts::sum(y * y * y), y);
+    })(std::tuple(x, w));
+  }
+};
+
+TEST(ShardMap, OneInsideAnother) {
+  constexpr auto program = ts::compile(ProductStep<decltype(nested)>{});
+  constexpr auto plain_program =
+      ts::compile(ProductStep<decltype([](auto x, auto w) { return ts::matmul(x, w) * 2.0; })>{});
+  const auto x = some_values(10 * 8, 3), w = some_values(8 * 5, 4);
+  std::vector<double> turned(x.begin() + 5 * 8, x.end());  // what each half of the rows gets from the other
+  turned.insert(turned.end(), x.begin(), x.begin() + 5 * 8);
+  const ts::Mesh mesh({{"model", 2}, {"data", 2}}, {2, 0, 3, 1});
+  const auto [mine, slope] = program(ts::shard(x, {10, 8}, mesh, {"data"}), ts::shard(w, {8, 5}, mesh));
+  const auto [theirs, right] = plain_program(ts::shard(turned, {10, 8}, mesh), ts::shard(w, {8, 5}, mesh));
+  expect_near(ts::to_host(std::get<1>(mine)), ts::to_host(std::get<1>(theirs)), 1e-12, "product");
+  expect_near(ts::to_host(std::get<1>(slope)), ts::to_host(std::get<1>(right)), 1e-11, "gradient of w");
+  auto back = ts::to_host(std::get<0>(slope));
+  std::rotate(back.begin(), back.begin() + 5 * 8, back.end());
+  expect_near(back, ts::to_host(std::get<0>(right)), 1e-11, "gradient of x");
 }
 
 // ---- deterministic mode: a function of local shards has its order of sums; all else adds none
