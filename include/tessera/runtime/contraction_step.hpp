@@ -144,7 +144,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return false;
   }
 
-  void run(Frame& frame) const override {
+  void run(Frame& frame) const override { run_items(frame, epilogue_.get()); }
+  void run_alone(Frame& frame) const override { run_items(frame, nullptr); }
+
+ private:
+  void run_items(Frame& frame, const Epilogue* epilogue) const {
     if (items_ == 0) return;
     if (pack_parts_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
@@ -155,13 +159,12 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
           [&]<class T>() {
             const int destination = places_[first].destination;
             for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
-              run_item<T>(frame, places_[p], item, p > first);
+              run_item<T>(frame, epilogue, places_[p], item, p > first);
           },
           [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
     });
   }
 
- private:
   struct Place {
     kernels::ContractionShape shape;
     kernels::ContractionPlan plan;
@@ -284,7 +287,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins = false) const {
+  template <class T>
+  void run_item(Frame& frame, const Epilogue* epilogue, const Place& place, std::int64_t item, bool joins) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
     const Out* addend = operand<Out>(frame, place.addend);
@@ -308,14 +312,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const Epilogue* epilogue;
       Frame* frame;
       int work;
-    } const follow{epilogue_.get(), &frame, place.work};
+    } const follow{epilogue, &frame, place.work};
     const kernels::FinishedBox finished{[](const void* context, const kernels::OutputRegion& box) {
                                           const Follow& of = *static_cast<const Follow*>(context);
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
                                         &follow};
     place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{},
+                   out, adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
                    frame.observer != nullptr ? kernels::RoundedResult{}
                                              : kernels::RoundedResult{operand<bf16>(frame, place.rounded),
                                                                       operand<float>(frame, place.bias)});

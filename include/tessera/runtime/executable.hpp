@@ -13,6 +13,7 @@
 #include <tessera/partition/unasked_reshards.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/fused_step.hpp>
+#include <tessera/runtime/into_result_step.hpp>
 #include <tessera/runtime/prepared_graph.hpp>
 #include <tessera/runtime/reshard_step.hpp>
 #include <tessera/runtime/storage.hpp>
@@ -236,6 +237,19 @@ class Executable {
             ++s;
           }
         }
+      } else if (g == 0 && unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
+                 may_follow_on_boxes(g, layout, units, step, steps[s + 1], true) &&
+                 IntoResultStep::possible(layout, step.outputs[0], steps[s + 1])) {
+        const StepContext after{layout, graph, units, steps[s + 1]};
+        std::unique_ptr<FusedStep> next = fused_step(after);
+        if (next->works_on_boxes()) {
+          std::unique_ptr<Epilogue> epilogue = std::move(next);
+          if (prepared->attach(epilogue)) {
+            prepared = std::make_unique<IntoResultStep>(std::move(prepared), fused_step(after), layout, step.outputs[0],
+                                                        steps[++s]);
+            ran.count = 2;
+          }
+        }
       } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
                  prepared->attach_sum(layout, steps[s + 1])) {
         ran.stored = false;
@@ -268,9 +282,10 @@ class Executable {
   }
 
   /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
-  /// shape and places, and writes nothing that the product still reads.
+  /// shape and places, and writes nothing that the product still reads. `into_result`: it may write a result, since
+  /// that is known to be no argument's memory when it runs.
   bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product,
-                           const PlanStep& next) const {
+                           const PlanStep& next, bool into_result = false) const {
     if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
     const Unit& unit = units[next.unit];
     const int made = product.outputs[0];
@@ -288,7 +303,7 @@ class Executable {
       if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
     for (std::int32_t out : next.outputs)
       for (std::int32_t in : product.inputs)
-        if (g == 0 && layout.value(out).role == ValueRole::output)
+        if (g == 0 && layout.value(out).role == ValueRole::output && !into_result)
           return false;  // may be written over an argument
         else if (overlap(layout, out, in))
           return false;

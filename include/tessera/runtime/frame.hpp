@@ -269,6 +269,8 @@ class PreparedStep {
   virtual void run(Frame& frame) const = 0;
   /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
   virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
+  /// Runs without what was attached.
+  virtual void run_alone(Frame& frame) const { run(frame); }
   /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
   virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
   /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is

@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -67,6 +71,54 @@ TEST(CompiledFunctions, SayWhereTheyWereCompiledWhenMemoryIsOut) {
   }
   EXPECT_EQ(ts::item(ts::sum(a)), 0);
   EXPECT_EQ(ts::to_host(ts::abs(a)), ts::to_host(a));
+}
+
+// A product's sums go where the result will be, unless an argument that was given up lies there, or others read them.
+TEST(CompiledFunctions, FinishProductsWhereTheResultLies) {
+  constexpr int m = 150, n = 70;
+  const auto number = [](int i, int seed) { return static_cast<float>((i * 7 + i / 5 * seed) % 11 - 5); };
+  std::vector<float> a(m * m), b(m * n), c(m * n), square(m * m);
+  for (int i = 0; i < m * m; ++i) a[i] = number(i, 1), square[i] = number(i, 2);
+  for (int i = 0; i < m * n; ++i) b[i] = number(i, 3), c[i] = number(i, 4);
+  const auto times = [](const std::vector<float>& x, const std::vector<float>& y, int columns) {
+    std::vector<float> z(static_cast<std::size_t>(m * columns));
+    for (int i = 0; i < m; ++i)
+      for (int k = 0; k < m; ++k)
+        for (int j = 0; j < columns; ++j) z[i * columns + j] += x[i * m + k] * y[k * columns + j];
+    return z;
+  };
+  std::vector<float> ab = times(a, b, n), layer_of = ab, sum_of = times(a, square, m);
+  for (int i = 0; i < m * n; ++i) layer_of[i] = 2 * std::max(ab[i], 0.0f) - c[i];
+  for (int i = 0; i < m * m; ++i) sum_of[i] += a[i];
+
+  constexpr auto layer = ts::compile([](auto x, auto w, auto r) { return ts::relu(ts::matmul(x, w)) * 2.0f - r; });
+  constexpr auto sum = ts::compile([](auto x, auto w) { return ts::matmul(x, w) + x; });
+  constexpr auto both = ts::compile([](auto x, auto w) {
+    auto ab_of = ts::matmul(x, w);
+    return std::tuple(ts::abs(ab_of), ab_of);
+  });
+  constexpr auto chain = ts::compile([](auto x, auto w) {
+    auto ab_of = ts::abs(ts::matmul(x, w));
+    return std::tuple(ab_of, ts::matmul(x, ab_of));
+  });
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"data", "model"}}) {
+    const auto x = ts::shard(a, {m, m}, mesh, spec), w = ts::shard(b, {m, n}, mesh, {{}, "model"}),
+               v = ts::shard(square, {m, m}, mesh, spec);
+    auto r = ts::shard(c, {m, n}, mesh, {"data", "model"});
+    EXPECT_EQ(ts::to_host(layer(x, w, r)), layer_of);
+    EXPECT_EQ(ts::to_host(layer(x, w, std::move(r))), layer_of);
+    EXPECT_EQ(ts::to_host(layer(x, w, ts::shard(c, {m, n}, mesh, {"data", "model"}))), layer_of);
+    EXPECT_EQ(ts::to_host(sum(x, v)), sum_of);
+    EXPECT_EQ(ts::to_host(sum(ts::shard(a, {m, m}, mesh, spec), v)), sum_of);
+    std::vector<float> size = ab;
+    for (float& value : size) value = std::abs(value);
+    const auto [first, second] = both(x, w);
+    EXPECT_EQ(ts::to_host(first), size);
+    EXPECT_EQ(ts::to_host(second), ab);
+    const auto [inner, outer] = chain(x, w);
+    EXPECT_EQ(ts::to_host(inner), size);
+    EXPECT_EQ(ts::to_host(outer), times(a, size, n));
+  }
 }
 
 TEST(evaluate, an_expression_prints_what_it_is) {
