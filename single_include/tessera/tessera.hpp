@@ -26026,6 +26026,8 @@ class PreparedStep {
   virtual void run(Frame& frame) const = 0;
   /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
   virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
+  /// Runs without what was attached.
+  virtual void run_alone(Frame& frame) const { run(frame); }
   /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
   virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
   /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
@@ -27140,7 +27142,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return false;
   }
 
-  void run(Frame& frame) const override {
+  void run(Frame& frame) const override { run_items(frame, epilogue_.get()); }
+  void run_alone(Frame& frame) const override { run_items(frame, nullptr); }
+
+ private:
+  void run_items(Frame& frame, const Epilogue* epilogue) const {
     if (items_ == 0) return;
     if (pack_parts_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
@@ -27151,13 +27157,12 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
           [&]<class T>() {
             const int destination = places_[first].destination;
             for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
-              run_item<T>(frame, places_[p], item, p > first);
+              run_item<T>(frame, epilogue, places_[p], item, p > first);
           },
           [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
     });
   }
 
- private:
   struct Place {
     kernels::ContractionShape shape;
     kernels::ContractionPlan plan;
@@ -27280,7 +27285,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins = false) const {
+  template <class T>
+  void run_item(Frame& frame, const Epilogue* epilogue, const Place& place, std::int64_t item, bool joins) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
     const Out* addend = operand<Out>(frame, place.addend);
@@ -27304,14 +27310,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const Epilogue* epilogue;
       Frame* frame;
       int work;
-    } const follow{epilogue_.get(), &frame, place.work};
+    } const follow{epilogue, &frame, place.work};
     const kernels::FinishedBox finished{[](const void* context, const kernels::OutputRegion& box) {
                                           const Follow& of = *static_cast<const Follow*>(context);
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
                                         &follow};
     place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds || joins, Out(1), packed, epilogue_ ? finished : kernels::FinishedBox{},
+                   out, adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
                    frame.observer != nullptr ? kernels::RoundedResult{}
                                              : kernels::RoundedResult{operand<bf16>(frame, place.rounded),
                                                                       operand<float>(frame, place.bias)});
@@ -27887,6 +27893,74 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
 #endif
 
+// ---- tessera/runtime/into_result_step.hpp
+
+#ifndef TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
+#define TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
+
+namespace tessera::runtime {
+
+/// A product with an epilogue that makes a result of the program: sums go where the result will be, box by box, and no
+/// memory of their own is written. Where that memory is an argument's that the epilogue still reads, or the run is
+/// observed, product and pass run one after the other.
+class IntoResultStep final : public PreparedStep {
+ public:
+  /// `product` has the epilogue attached, which `pass` is as a step of its own: the plan's `next`. `made` is what it
+  /// reads of the product.
+  IntoResultStep(std::unique_ptr<PreparedStep> product, std::unique_ptr<PreparedStep> pass, const FrameLayout& layout,
+                 int made, const PlanStep& next)
+      : product_(std::move(product)), pass_(std::move(pass)), layout_(layout), made_(made), result_(next.outputs[0]) {
+    for (const std::int32_t in : next.inputs)
+      if (in >= 0 && in != made && layout[in].shards() == layout[result_].shards()) others_.push_back(in);
+  }
+
+  /// Whether `next` alone reads the product, stores one value, a result, and that lies as the product does.
+  static bool possible(const FrameLayout& layout, int made, const PlanStep& next) {
+    const PlanValue& from = layout.value(made);
+    if (next.outputs.size() != 1 || from.role != ValueRole::intermediate || from.stacked) return false;
+    const int result = next.outputs[0];
+    const PlanValue& to = layout.value(result);
+    if (to.role != ValueRole::output || to.stacked || to.dtype != from.dtype) return false;
+    if (layout[made].shards() != layout[result].shards()) return false;
+    for (std::size_t s = 0; s < layout[made].boxes.size(); ++s)
+      if (!(layout[made].strides[s] == layout[result].strides[s]) ||
+          !(extents(layout[made].boxes[s]) == extents(layout[result].boxes[s])))
+        return false;
+    for (const PlanValue& other : layout.plan().values)
+      if (other.role == ValueRole::view && (other.view_of == made || other.view_of == result)) return false;
+    for (const PlanStep& other : layout.plan().steps)
+      for (const std::int32_t in : other.inputs)
+        if (in == result || (in == made && &other != &next)) return false;
+    return true;
+  }
+
+  std::int64_t scratch_bytes() const override { return std::max(product_->scratch_bytes(), pass_->scratch_bytes()); }
+
+  void run(Frame& frame) const override {
+    const ValueLayout &made = layout_[made_], &result = layout_[result_];
+    bool free = frame.observer == nullptr;
+    for (int s = 0; s < result.shards(); ++s)
+      for (const std::int32_t in : others_) free = free && frame.at(layout_[in], s) != frame.at(result, s);
+    for (int s = 0; s < made.shards(); ++s)
+      frame.pointers[static_cast<std::size_t>(made.first + s)] =
+          free ? frame.at(result, s)
+               : frame.arena + layout_.value(made_).offset + made.offsets[static_cast<std::size_t>(s)];
+    if (free) return product_->run(frame);
+    product_->run_alone(frame);
+    pass_->run(frame);
+  }
+
+ private:
+  std::unique_ptr<PreparedStep> product_, pass_;
+  const FrameLayout& layout_;
+  int made_, result_;
+  std::vector<std::int32_t> others_;  // what else the epilogue reads
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/prepared_graph.hpp
 
 #ifndef TESSERA_RUNTIME_PREPARED_GRAPH_HPP
@@ -28250,6 +28324,19 @@ class Executable {
             ++s;
           }
         }
+      } else if (g == 0 && unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
+                 may_follow_on_boxes(g, layout, units, step, steps[s + 1], true) &&
+                 IntoResultStep::possible(layout, step.outputs[0], steps[s + 1])) {
+        const StepContext after{layout, graph, units, steps[s + 1]};
+        std::unique_ptr<FusedStep> next = fused_step(after);
+        if (next->works_on_boxes()) {
+          std::unique_ptr<Epilogue> epilogue = std::move(next);
+          if (prepared->attach(epilogue)) {
+            prepared = std::make_unique<IntoResultStep>(std::move(prepared), fused_step(after), layout, step.outputs[0],
+                                                        steps[++s]);
+            ran.count = 2;
+          }
+        }
       } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
                  prepared->attach_sum(layout, steps[s + 1])) {
         ran.stored = false;
@@ -28282,9 +28369,10 @@ class Executable {
   }
 
   /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
-  /// shape and places, and writes nothing that the product still reads.
+  /// shape and places, and writes nothing that the product still reads. `into_result`: it may write a result, since
+  /// that is known to be no argument's memory when it runs.
   bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product,
-                           const PlanStep& next) const {
+                           const PlanStep& next, bool into_result = false) const {
     if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
     const Unit& unit = units[next.unit];
     const int made = product.outputs[0];
@@ -28302,7 +28390,7 @@ class Executable {
       if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
     for (std::int32_t out : next.outputs)
       for (std::int32_t in : product.inputs)
-        if (g == 0 && layout.value(out).role == ValueRole::output)
+        if (g == 0 && layout.value(out).role == ValueRole::output && !into_result)
           return false;  // may be written over an argument
         else if (overlap(layout, out, in))
           return false;
