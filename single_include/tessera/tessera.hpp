@@ -5934,15 +5934,25 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   along_dim_sharding(graph, id, rule, FactorKind::replicate);
 }
-/// Rows of the dim worked along cross the borders of shards. It stays whole where one has extent 1, which no axis
-/// splits.
+/// Whether a node is one row of a dim, which may be summed up from what devices have of it.
+constexpr bool takes_row(const GraphView& graph, int id) {
+  const Node& node = graph[id];
+  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 && node.is_unit(dim_of(node)) &&
+         !graph.operand_node(id, 0).is_unit(dim_of(node));
+}
+/// Rows of the dim worked along cross the borders of shards. No axis splits a dim of static extent 1: one row of a
+/// split dim is a sum, of what its device has and zeros, and to pad one row each device does its share.
 constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
   bool unit = node.is_unit(dim);
   for (int i = 0; i < node.arity; ++i)
     unit = unit || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_unit(dim));
-  along_dim_sharding(graph, id, rule, unit ? FactorKind::replicate : FactorKind::permutation);
+  if (!unit) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
+  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_unit(dim);
+  along_dim_sharding(graph, id, rule, takes ? FactorKind::reduction : pads ? FactorKind::pass : FactorKind::replicate);
+  if (takes) rule.result.dims[dim].clear();
+  if (pads) rule.operands[0].dims[dim].clear();
 }
 
 constexpr Shape concat_shape(const ShapeContext& c) {
@@ -9998,7 +10008,7 @@ template <int Rank, int D> struct PadTag {
 
 /// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
 /// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
-/// is brought together first where that sends less, and where `size` is the constant 1.
+/// is brought together first where that sends less. One index (`size` is the constant 1) is a partial sum.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
@@ -18824,6 +18834,7 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i) || (row.shape_only >> i & 1) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
@@ -18977,6 +18988,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::layout) choose_halo(u);
+      if (units[u].kind == UnitKind::layout && graph[units[u].root].op == Op::slice) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -19045,6 +19057,31 @@ class Flow {
     if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return;
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
+  }
+  /// One row of a split dim is summed up from what devices have of it, unless the dim is gathered in fewer bytes, once
+  /// for all units that take a row of it.
+  constexpr void choose_row(int u, bool deterministic) {
+    const Node& node = graph_[units_[u].root];
+    const int factor = row_factor(u);
+    if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
+    int rows = 0;
+    for (int other = 0; other < units_.count; ++other)
+      rows += units_[other].kind == UnitKind::layout && graph_[units_[other].root].op == Op::slice &&
+              dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+              units_.input(other, 0).node == units_.input(u, 0).node;
+    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
+    const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
+    const std::int64_t sum =
+        ring_bytes(Collective::all_reduce, local_bytes(found_.shapes[at(units_[u].root)], made, mesh_, node.dtype),
+                   devices_on(mesh_, lacking_axes(links_, link(u), 1, factors[at(u)])));
+    if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
+    factors[at(u)] = std::move(whole);
+  }
+  /// The factor of a slice's dim of which the result is one row; -1 where it is more.
+  constexpr int row_factor(int u) const {
+    for (int f = 0; f < link(u).factor_count; ++f)
+      if (links_.factor(link(u), f).kind == FactorKind::reduction) return f;
+    return -1;
   }
   /// How many of a layout unit's operands and results are resharded, and what a device sends for it.
   struct Reshards {
@@ -29193,11 +29230,13 @@ class LayoutStep final : public PreparedStep {
         const std::int64_t chunk = std::max<std::int64_t>(1, (extent + count - 1) / count);
         const std::int64_t begin = std::max(next, offset), end = std::min(box.end[dim], offset + extent);
         const int own = in.index(at, value.stacked ? l : 0);
+        const bool part = count > 1 && layout_.value(step.outputs[0]).sharding.dims[dim_index].empty();
         for (std::int64_t row = begin, last = 0; row < end; row = last) {
-          if (next < row) zeros_.push_back(piece_of(next, row));
           const std::int64_t shard = (row - offset) / chunk;
           last = std::min(end, (shard + 1) * chunk + offset);
           const int from = in.index(at_shard(at, value.sharding.dims[dim_index], shard), value.stacked ? l : 0);
+          if (part && from != own) continue;  // a part of a sum, which others add to
+          if (next < row) zeros_.push_back(piece_of(next, row));
           Piece piece = piece_of(row, last);
           piece.from = in.first + from;
           piece.from_strides = in.strides[static_cast<std::size_t>(from)];
@@ -30210,7 +30249,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
     return set;
   }();
   static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
-    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter;
+    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter ||
+           rows::takes_row(g, id);
   });
   static constexpr DTypeSet extremes =
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });

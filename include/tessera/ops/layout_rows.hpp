@@ -172,15 +172,25 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   along_dim_sharding(graph, id, rule, FactorKind::replicate);
 }
-/// Rows of the dim worked along cross the borders of shards. It stays whole where one has extent 1, which no axis
-/// splits.
+/// Whether a node is one row of a dim, which may be summed up from what devices have of it.
+constexpr bool takes_row(const GraphView& graph, int id) {
+  const Node& node = graph[id];
+  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 && node.is_unit(dim_of(node)) &&
+         !graph.operand_node(id, 0).is_unit(dim_of(node));
+}
+/// Rows of the dim worked along cross the borders of shards. No axis splits a dim of static extent 1: one row of a
+/// split dim is a sum, of what its device has and zeros, and to pad one row each device does its share.
 constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
   bool unit = node.is_unit(dim);
   for (int i = 0; i < node.arity; ++i)
     unit = unit || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_unit(dim));
-  along_dim_sharding(graph, id, rule, unit ? FactorKind::replicate : FactorKind::permutation);
+  if (!unit) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
+  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_unit(dim);
+  along_dim_sharding(graph, id, rule, takes ? FactorKind::reduction : pads ? FactorKind::pass : FactorKind::replicate);
+  if (takes) rule.result.dims[dim].clear();
+  if (pads) rule.operands[0].dims[dim].clear();
 }
 
 constexpr Shape concat_shape(const ShapeContext& c) {

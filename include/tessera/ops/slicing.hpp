@@ -56,7 +56,7 @@ template <int Rank, int D> struct PadTag {
 
 /// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
 /// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
-/// is brought together first where that sends less, and where `size` is the constant 1.
+/// is brought together first where that sends less. One index (`size` is the constant 1) is a partial sum.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));

@@ -48,6 +48,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::layout) choose_halo(u);
+      if (units[u].kind == UnitKind::layout && graph[units[u].root].op == Op::slice) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -116,6 +117,31 @@ class Flow {
     if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return;
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
+  }
+  /// One row of a split dim is summed up from what devices have of it, unless the dim is gathered in fewer bytes, once
+  /// for all units that take a row of it.
+  constexpr void choose_row(int u, bool deterministic) {
+    const Node& node = graph_[units_[u].root];
+    const int factor = row_factor(u);
+    if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
+    int rows = 0;
+    for (int other = 0; other < units_.count; ++other)
+      rows += units_[other].kind == UnitKind::layout && graph_[units_[other].root].op == Op::slice &&
+              dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+              units_.input(other, 0).node == units_.input(u, 0).node;
+    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
+    const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
+    const std::int64_t sum =
+        ring_bytes(Collective::all_reduce, local_bytes(found_.shapes[at(units_[u].root)], made, mesh_, node.dtype),
+                   devices_on(mesh_, lacking_axes(links_, link(u), 1, factors[at(u)])));
+    if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
+    factors[at(u)] = std::move(whole);
+  }
+  /// The factor of a slice's dim of which the result is one row; -1 where it is more.
+  constexpr int row_factor(int u) const {
+    for (int f = 0; f < link(u).factor_count; ++f)
+      if (links_.factor(link(u), f).kind == FactorKind::reduction) return f;
+    return -1;
   }
   /// How many of a layout unit's operands and results are resharded, and what a device sends for it.
   struct Reshards {

@@ -154,11 +154,13 @@ class LayoutStep final : public PreparedStep {
         const std::int64_t chunk = std::max<std::int64_t>(1, (extent + count - 1) / count);
         const std::int64_t begin = std::max(next, offset), end = std::min(box.end[dim], offset + extent);
         const int own = in.index(at, value.stacked ? l : 0);
+        const bool part = count > 1 && layout_.value(step.outputs[0]).sharding.dims[dim_index].empty();
         for (std::int64_t row = begin, last = 0; row < end; row = last) {
-          if (next < row) zeros_.push_back(piece_of(next, row));
           const std::int64_t shard = (row - offset) / chunk;
           last = std::min(end, (shard + 1) * chunk + offset);
           const int from = in.index(at_shard(at, value.sharding.dims[dim_index], shard), value.stacked ? l : 0);
+          if (part && from != own) continue;  // a part of a sum, which others add to
+          if (next < row) zeros_.push_back(piece_of(next, row));
           Piece piece = piece_of(row, last);
           piece.from = in.first + from;
           piece.from_strides = in.strides[static_cast<std::size_t>(from)];

@@ -71,7 +71,8 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
     return set;
   }();
   static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
-    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter;
+    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter ||
+           rows::takes_row(g, id);
   });
   static constexpr DTypeSet extremes =
       types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });

@@ -211,11 +211,11 @@ TEST(Halo, OperandsAreGatheredWhereThatSendsLess) {
   EXPECT_EQ(join(16, {"x"}, 4, {}).collectives(), "permute x 24\n");
   EXPECT_EQ(ts::text(result_of(join(16, {"x"}, 4, {})), line), "{x,-}");
 
-  // Two dims, one after the other; a single row belongs to no axis, and all rows are gathered for it.
+  // Two dims, one after the other; a single row belongs to no axis, and is a sum of what devices have of it.
   const Planned corner(ts::Traced<Corner, Matrix>::program(), mesh, {tensor(mesh, {12, 8}, {"x", "y"})});
   EXPECT_EQ(corner.collectives(), "permute x 12\npermute y 16\n");
   EXPECT_EQ(Planned(ts::Traced<One, Matrix>::program(), line, {tensor(line, {16, 2}, {"x"})}).collectives(),
-            "all_gather x 128\n");
+            "all_reduce x 8\n");
 }
 
 TEST(Halo, SaysWhatItSends) {

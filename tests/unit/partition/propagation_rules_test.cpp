@@ -169,7 +169,18 @@ TEST(PropagationRules, Layout) {
   for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}", "{-,(y,x)}"}) golden.row(slice, f32({8, 8}, spec(a)));
   constexpr auto one = [](auto a) { return ts::slice<1>(a, 1, 1) * 2.0; };
   golden.rule("one index", ts::Op::slice, one, f32({8, 8}, {}));
-  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(one, f32({8, 8}, spec(a)));
+  for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}"}) golden.row(one, f32({8, 8}, spec(a)));
+  constexpr auto slope = [](auto a) {
+    return ts::grad([](const auto& v) {
+      const auto y = ts::slice<1>(v, 1, 1);
+      return ts::sum(y * y);
+    })(a);
+  };
+  golden.rule("its gradient", ts::Op::pad, slope, f32({8, 8}, {}));
+  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(slope, f32({8, 8}, spec(a)));
+  constexpr auto three = [](auto a) { return ts::slice<1>(a, 0, 1) * ts::slice<1>(a, 1, 1) * ts::slice<1>(a, 2, 1); };
+  golden.rule("three of three", ts::Op::slice, three, f32({8, 3}, {}));
+  golden.row(three, f32({8, 3}, spec("{-,x}")));
   constexpr auto pad = [](auto a) { return ts::pad<1>(a, 1, 3); };
   golden.rule("pad", ts::Op::pad, pad, f32({8, 8}, {}));
   for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}"}) golden.row(pad, f32({8, 8}, spec(a)));
@@ -213,9 +224,16 @@ slice: ab -> ab  b moved
   {y,x} -> {y,x} permute(x) 16
   {-,(x,y)} -> {-,(x,y)} permute(x,y) 32
   {-,(y,x)} -> {-,(y,x)} permute(x,y) 32
-one index: ab -> ab  b whole
+one index: ab -> a1  b summed
   {x,-} -> {x,-}
-  {-,x} -> {-,-} all_gather(x) 256
+  {-,x} -> {-,-} all_reduce(x) 32
+  {y,x} -> {y,-} all_reduce(x) 16
+  {-,(x,y)} -> {-,-} all_reduce(x,y) 32
+its gradient: a1, ab -> ab
+  {x,-} -> {x,-}
+  {-,x} -> {-,-} all_reduce(x) 32
+three of three: ab -> a1  b summed
+  {-,x} -> {-,-} all_gather(x) 96
 pad: ab -> ab  b moved
   {x,-} -> {x,-}
   {-,x} -> {-,x} permute(x) 32
