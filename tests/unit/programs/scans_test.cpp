@@ -72,3 +72,20 @@ TEST(Programs, Convolutions) {
        .products = {{'c', "gd"}}},
       74);
 }
+
+TEST(ProgramsBf16, ScansSortsAndConvolutions) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x, w] = floats;  // bf16 [n, h, c], [r, c, o]
+    const auto sums = ts::cumsum<1>(x), first = ts::sort<0, ts::Order::descending>(x);
+    const auto line = ts::conv1d(x, w, {.strides = {2}, .padding = {1}});
+    const auto all = [](const auto&... y) { return energy(ts::cast<float>(y)...); };
+    return std::tuple(all(sums, first, line), sums, first, line, ts::argsort<2>(x));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3, ts::bf16>, Tensor<3, ts::bf16>>>(
+      with_gradient(f),
+      {.arguments = {values<ts::bf16>("nhc"), values<ts::bf16>("rco")},
+       .cases = 60,
+       .tolerance = 0x1p-7,
+       .extents = {{'h', {3, 4, 7}}, {'r', {1, 2, 3}}}},
+      75);
+}
