@@ -78,6 +78,12 @@ void strings() {
 
   const auto other = ts::parse_hlo_sharding("{devices=[2,1,4]3,2,1,0,7,6,5,4 last_tile_dim_replicate}");
   std::cout << (other == hlo) << "\n";  // the same groups of replicas
+
+  const char* const parts = R"(#sdy.sharding<@mesh, [{"model":(2)2}, {"data"}]>)";
+  const ts::Mesh refined = ts::shardy_mesh(mesh, {parts});
+  const ts::Sharding minor = ts::parse_shardy(parts, refined).sharding;
+  std::cout << refined.text() << "\n" << ts::shardy_text(minor, refined) << "\n";
+  std::cout << ts::shardy_mesh_text(refined) << "\n" << ts::hlo_sharding(minor, refined).text() << "\n";
 }
 
 void pictures() {

@@ -796,8 +796,30 @@ constexpr bool is_name_char(char c) {
   return static_cast<unsigned char>(c) > ' ' && std::string_view("{}()[]=,;*'\"").find(c) == std::string_view::npos;
 }
 
+/// How many characters of a text are ":(12)34", with which the name of a part of an axis ends; 0 where it is other
+/// text.
+constexpr std::size_t part_suffix(std::string_view text) {
+  if (!text.starts_with(":(")) return 0;
+  const auto digits = [&](std::size_t from) {
+    while (from < text.size() && text[from] >= '0' && text[from] <= '9') ++from;
+    return from;
+  };
+  const std::size_t before = digits(2);
+  if (before == 2 || before == text.size() || text[before] != ')') return 0;
+  const std::size_t end = digits(before + 1);
+  return end == before + 1 ? 0 : end;
+}
+/// Where the suffix of a part begins in a name; its size where there is none.
+constexpr std::size_t axis_part_at(std::string_view name) {
+  const std::size_t colon = name.find(":(");
+  const bool part =
+      colon != std::string_view::npos && colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
+  return part ? colon : name.size();
+}
+
 /// An axis name that the text forms of meshes and specs can carry. "-" is taken: it spells an unsharded dim.
-constexpr bool is_axis_name(std::string_view name) {
+constexpr bool is_axis_name(std::string_view whole) {
+  const std::string_view name = whole.substr(0, axis_part_at(whole));
   for (char c : name)
     if (!is_name_char(c)) return false;
   return !name.empty() && name != "-";
@@ -820,6 +842,21 @@ constexpr Name name_of_index(int index) {
     index /= 10;
   } while (index > 0);
   return Name(std::string_view(digits + begin, sizeof(digits) - begin));
+}
+
+/// "x:(before)size", the name of a part of axis x.
+constexpr Name name_of_part(std::string_view axis, std::int64_t before, std::int64_t size) {
+  char text[64]{};
+  std::size_t at = 0;
+  const auto add = [&](std::string_view piece) {
+    for (std::size_t i = 0; i < piece.size() && at < 64; ++i) text[at++] = piece[i];
+  };
+  add(axis);
+  add(":(");
+  add(name_of_index(static_cast<int>(before)).view());
+  add(")");
+  add(name_of_index(static_cast<int>(size)).view());
+  return Name(std::string_view(text, at));
 }
 
 /// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.
@@ -860,6 +897,7 @@ struct TextReader {
     skip_spaces();
     std::size_t n = 0;
     while (n < rest.size() && is_name_char(rest[n])) ++n;
+    if (n > 1 && rest[n - 1] == ':' && part_suffix(rest.substr(n - 1)) > 0) n += part_suffix(rest.substr(n - 1)) - 1;
     const std::string_view name = rest.substr(0, n);
     rest.remove_prefix(n);
     return name;
@@ -1523,6 +1561,114 @@ inline std::string logical_mesh_text(const Mesh& mesh) {
 
 #endif
 
+// ---- tessera/mesh/axis_parts.hpp
+
+#ifndef TESSERA_MESH_AXIS_PARTS_HPP
+#define TESSERA_MESH_AXIS_PARTS_HPP
+
+namespace tessera {
+
+/// A part of an axis: the `size` that comes after parts of `before` in all, major first. Shardy writes
+/// `"x":(before)size`; a mesh that has the part for an axis calls it `x:(before)size`.
+struct AxisPart {
+  std::string_view axis;
+  std::int32_t before = 1, size = 0;  ///< size 0: the whole axis
+  friend constexpr bool operator==(const AxisPart&, const AxisPart&) = default;
+};
+
+/// What part of which axis a name of a mesh stands for; of size 0 where it is a name like any other.
+constexpr AxisPart axis_part(std::string_view name) {
+  const std::size_t base = detail::axis_part_at(name);
+  if (base == name.size()) return {name};
+  AxisPart part{name.substr(0, base)};
+  detail::TextReader reader{name.substr(base + 2)};
+  (void)(reader.take(part.before) && reader.take(")") && reader.take(part.size));
+  return part;
+}
+
+/// The mesh with an axis cut into parts of these sizes, major first: the same devices in the same order. Errors:
+/// `mesh_axis` for an unknown axis and for one without a name, `not_divisible` for sizes that don't make it up.
+///
+///     ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2})       // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
+constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
+  const int at = mesh.axis_index(axis);
+  if (!mesh.is_named(at))
+    fail(errc::mesh_axis, "[split_axis] an axis with a name: ", at, " of ", mesh.text(), " has none");
+  AxisTable axes;
+  for (int a = 0; a < mesh.rank(); ++a) {
+    if (a != at) {
+      detail::check_axis_count(axes.size() + 1);
+      axes.push_back(mesh.axes()[static_cast<std::size_t>(a)]);
+      continue;
+    }
+    const AxisPart own = axis_part(mesh.axes()[static_cast<std::size_t>(a)].name.view());
+    std::int64_t before = own.before, product = 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      product *= sizes[i] > 0 && sizes[i] <= mesh.axis_size(at) ? sizes[i] : 0;
+      detail::check_axis_count(axes.size() + 1);
+      axes.push_back({detail::name_of_part(own.axis, before, sizes[i]), sizes[i]});
+      before *= sizes[i];
+    }
+    if (product != mesh.axis_size(at))
+      fail(errc::not_divisible, "[split_axis] sizes: those of the parts don't make up '", axis, "' of ", mesh.text());
+  }
+  return Mesh(axes, mesh.order());
+}
+constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, std::initializer_list<std::int32_t> sizes) {
+  return split_axis(mesh, axis, sizes.begin(), sizes.size());
+}
+
+/// The mesh with its axes cut where these parts begin and end, so that each part is made of axes of it. Errors:
+/// `mesh_axis` for an axis that the mesh lacks, `not_divisible` for parts that don't divide it or cut across each
+/// other.
+constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t count) {
+  Mesh refined = mesh;
+  for (int a = 0; a < mesh.rank(); ++a) {
+    const Axis axis = mesh.axes()[static_cast<std::size_t>(a)];
+    Growable<std::int32_t> cuts{1};  // ascending
+    const auto cut = [&](std::int64_t at) {
+      std::size_t i = 0;
+      while (i < cuts.size() && cuts[i] < at) ++i;
+      if (i < cuts.size() && cuts[i] == at) return;
+      cuts.push_back(static_cast<std::int32_t>(at));
+      for (std::size_t k = cuts.size() - 1; k > i; --k) {
+        const std::int32_t moved = cuts[k];
+        cuts[k] = cuts[k - 1];
+        cuts[k - 1] = moved;
+      }
+    };
+    for (std::size_t p = 0; p < count; ++p) {
+      if (parts[p].axis != axis.name.view() || parts[p].size == 0) continue;
+      if (parts[p].before < 1 || parts[p].size < 1 || axis.size % (std::int64_t{parts[p].before} * parts[p].size) != 0)
+        fail(errc::not_divisible, "[axis_part] \"", axis.name.view(), "\":(", parts[p].before, ")", parts[p].size,
+             " of an axis of size ", axis.size);
+      cut(parts[p].before);
+      cut(std::int64_t{parts[p].before} * parts[p].size);
+    }
+    if (cuts.size() == 1) continue;
+    cut(axis.size);
+    Growable<std::int32_t> sizes;
+    for (std::size_t i = 1; i < cuts.size(); ++i) {
+      if (cuts[i] % cuts[i - 1] != 0)
+        fail(errc::not_divisible, "[axis_part] parts of '", axis.name.view(), "' cut across each other: ", cuts[i - 1],
+             " does not divide ", cuts[i]);
+      sizes.push_back(cuts[i] / cuts[i - 1]);
+    }
+    if (sizes.size() > 1) refined = split_axis(refined, axis.name.view(), sizes.data(), sizes.size());
+  }
+  for (std::size_t p = 0; p < count; ++p)
+    if (parts[p].size > 0) {
+      bool known = false;
+      for (const Axis& axis : mesh.axes()) known = known || axis.name.view() == parts[p].axis;
+      if (!known) (void)mesh.axis_index(parts[p].axis);  // says so
+    }
+  return refined;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/mesh/box.hpp
 
 #ifndef TESSERA_MESH_BOX_HPP
@@ -2023,13 +2169,81 @@ struct ShardySharding {
   friend constexpr bool operator==(const ShardySharding&, const ShardySharding&) = default;
 };
 
-/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, with `device_ids=[...]` where ids are not laid row-major.
+namespace detail {
+/// Axes of a mesh from one on that are all parts of one axis, in order.
+struct AxisRun {
+  AxisPart part;
+  int end = 0;
+  std::int64_t size = 1;
+  bool whole = false;
+
+  constexpr AxisRun(const Mesh& mesh, int axis) : part(part_of(mesh, axis)), end(axis + 1), size(mesh.axis_size(axis)) {
+    if (part.size > 0 && part.before == 1)
+      for (; end < mesh.rank() && follows(part_of(mesh, end)); ++end) size *= mesh.axis_size(end);
+    whole = part.size > 0 && part.before == 1;
+    if (!whole) name_ = mesh.axes()[static_cast<std::size_t>(axis)].name.view();
+  }
+  constexpr std::string_view name() const { return whole ? part.axis : name_; }
+  static constexpr AxisPart part_of(const Mesh& mesh, int axis) {
+    return axis_part(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
+  }
+
+ private:
+  constexpr bool follows(const AxisPart& next) const {
+    return next.size > 0 && next.axis == part.axis && next.before == size;
+  }
+  std::string_view name_;
+};
+
+/// Axes as Shardy writes them: parts that follow each other are one, all parts of an axis are the axis.
+class ShardyAxes {
+ public:
+  explicit ShardyAxes(const Mesh& mesh) : mesh_(mesh) {}
+  void add(int axis) {
+    const AxisPart part = AxisRun::part_of(mesh_, axis);
+    if (last_.size > 0 && part.size > 0 && part.axis == last_.axis && part.before == last_.before * last_.size) {
+      last_.size *= part.size;
+      return;
+    }
+    flush();
+    last_ = part;
+    any_ = true;
+  }
+  std::string text() {
+    flush();
+    return text_;
+  }
+
+ private:
+  void flush() {
+    if (!any_) return;
+    text_ += concat_text(text_.empty() ? "" : ", ", "\"", last_.axis, "\"");
+    std::int64_t whole = 1;
+    for (int axis = 0; axis < mesh_.rank(); ++axis)
+      if (const AxisPart part = AxisRun::part_of(mesh_, axis); part.axis == last_.axis && part.size > 0)
+        whole *= part.size;
+    if (last_.size > 0 && (last_.before > 1 || last_.size != whole))
+      text_ += concat_text(":(", last_.before, ")", last_.size);
+    any_ = false;
+    last_ = {};
+  }
+  const Mesh& mesh_;
+  AxisPart last_{};
+  bool any_ = false;
+  std::string text_;
+};
+}  // namespace detail
+
+/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, axes that were cut into parts as one, with `device_ids=[...]` where ids
+/// are not laid row-major.
 inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
   std::string out = concat_text("sdy.mesh @", name, " = <[");
   const char* separator = "";
-  for (const Axis& axis : mesh.axes()) {
-    out += concat_text(separator, "\"", axis.name.view(), "\"=", axis.size);
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    const detail::AxisRun run(mesh, axis);
+    out += concat_text(separator, "\"", run.name(), "\"=", run.size);
     separator = ", ";
+    axis = run.end - 1;
   }
   out += "]";
   if (!mesh.order().empty()) {
@@ -2044,17 +2258,17 @@ inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "m
 /// reduction: it sums.
 inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   const Sharding& sharding = from.sharding;
-  const auto quoted = [&](int axis) { return concat_text("\"", mesh.axis_name(axis).view(), "\""); };
   const auto axes_of = [&](unsigned mask) {
-    std::string list;
+    detail::ShardyAxes list(mesh);
     for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (mask >> axis & 1) list += (list.empty() ? "" : ", ") + quoted(axis);
-    return list;
+      if (mask >> axis & 1) list.add(axis);
+    return list.text();
   };
   std::string out = concat_text("#sdy.sharding<@", from.mesh_name.view(), ", [");
   for (int dim = 0; dim < sharding.rank; ++dim) {
-    std::string list;
-    for (std::uint8_t axis : sharding.dims[dim]) list += (list.empty() ? "" : ", ") + quoted(axis);
+    detail::ShardyAxes axes(mesh);
+    for (std::uint8_t axis : sharding.dims[dim]) axes.add(axis);
+    std::string list = axes.text();
     if (from.open_dims >> dim & 1) list += list.empty() ? "?" : ", ?";
     out += concat_text(dim ? ", " : "", "{", list, "}");
     if (sharding.priority[dim] != 0) out += concat_text("p", static_cast<int>(sharding.priority[dim]));
@@ -2145,8 +2359,10 @@ class ShardyParser {
           out.open_dims = static_cast<std::uint8_t>(out.open_dims | 1u << at);
           break;
         }
-        require(sharding.dims[at].size() < max_axes_per_dim, "too many axes on one dim");
-        sharding.dims[at].push_back(static_cast<std::uint8_t>(axis(mesh, used)));
+        for (const std::uint8_t axis : axes(mesh, used)) {
+          require(sharding.dims[at].size() < max_axes_per_dim, "too many axes on one dim");
+          sharding.dims[at].push_back(axis);
+        }
       } while (reader_.take(","));
       expect(reader_.take("}"));
     }
@@ -2157,28 +2373,46 @@ class ShardyParser {
   }
   constexpr void axis_set(const Mesh& mesh, std::uint16_t& mask, unsigned& used) {
     expect(reader_.take("=") && reader_.take("{"));
-    do mask = static_cast<std::uint16_t>(mask | 1u << axis(mesh, used));
+    do
+      for (const std::uint8_t axis : axes(mesh, used)) mask = static_cast<std::uint16_t>(mask | 1u << axis);
     while (reader_.take(","));
     expect(reader_.take("}"));
   }
-  constexpr int axis(const Mesh& mesh, unsigned& used) {
+  /// The axes of the mesh that an axis of the text is made of: itself, or its parts.
+  constexpr InlineVector<std::uint8_t, max_axes> axes(const Mesh& mesh, unsigned& used) {
     const Name name = quoted();
-    if (reader_.take(":")) fail_part_of(name);
-    if (!mesh.has_axis(name.view()))
-      fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
-    const int index = mesh.axis_index(name.view());
-    if (used >> index & 1)
-      fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is used twice: '", source_, "' on ", mesh.text());
-    used |= 1u << index;
-    return index;
-  }
-  /// `"x":(1)2` is the part of size 2 of axis x that comes after parts of size 1 in all.
-  [[noreturn]] void fail_part_of(const Name& name) {
-    std::int32_t before = 0, size = 0;
-    expect(reader_.take("(") && reader_.take(before) && reader_.take(")") && reader_.take(size));
-    fail(errc::unsupported, "[shardy] whole axes: '", name.view(), "' is taken in parts in '", source_,
-         "'; give the mesh an axis for each part, here one of size ", size, before > 1 ? " after " : "",
-         before > 1 ? concat_text("others of ", before) : "");
+    AxisPart wanted{name.view()};
+    if (reader_.take(":")) {
+      expect(reader_.take("(") && reader_.take(wanted.before) && reader_.take(")") && reader_.take(wanted.size));
+      expect(wanted.before > 0 && wanted.size > 0);
+    }
+    InlineVector<std::uint8_t, max_axes> found;
+    if (wanted.size == 0 && mesh.has_axis(name.view())) {
+      found.push_back(static_cast<std::uint8_t>(mesh.axis_index(name.view())));
+    } else {
+      std::int64_t next = wanted.before;
+      bool known = mesh.has_axis(name.view());
+      const std::int64_t end = wanted.size == 0 ? INT32_MAX : std::int64_t{wanted.before} * wanted.size;
+      for (int round = 0; round < mesh.rank() && next < end; ++round)
+        for (int axis = 0; axis < mesh.rank(); ++axis) {
+          const AxisPart part = AxisRun::part_of(mesh, axis);
+          known = known || (part.size > 0 && part.axis == name.view());
+          if (part.size == 0 || part.axis != name.view() || part.before != next || next >= end) continue;
+          found.push_back(static_cast<std::uint8_t>(axis));
+          next *= part.size;
+        }
+      if (!known)
+        fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
+      if (wanted.size > 0 && next != end)
+        fail(errc::spec_axis, "[shardy] part of an axis: '", name.view(), "':(", wanted.before, ")", wanted.size,
+             " is not made of axes of ", mesh.text(), " in '", source_, "'; ts::shardy_mesh(mesh, {text}) has it");
+    }
+    for (const std::uint8_t axis : found) {
+      if (used >> axis & 1)
+        fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is used twice: '", source_, "' on ", mesh.text());
+      used |= 1u << axis;
+    }
+    return found;
   }
   constexpr Name quoted() {
     expect(reader_.take("\""));
@@ -2200,9 +2434,25 @@ class ShardyParser {
 
 }  // namespace detail
 
-/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it.
-/// Errors: `sharding_string` for other text, `spec_axis` for an axis that is unknown or used twice, `unsupported` for
-/// parts of axes.
+/// The mesh on which shardings that take axes in parts, `"x":(1)2`, can be read: its axes are cut where these texts cut
+/// them. Devices and placements stay. Errors: those of refined_mesh.
+constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_view> texts) {
+  Growable<AxisPart> parts;
+  for (std::string_view text : texts)
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const std::size_t suffix = text[at] == '"' && at > 0 ? detail::part_suffix(text.substr(at + 1)) : 0;
+      if (suffix == 0) continue;
+      const std::size_t begin = text.substr(0, at).rfind('"') + 1;
+      AxisPart part{text.substr(begin, at - begin)};
+      detail::TextReader reader{text.substr(at + 3)};
+      if (reader.take(part.before) && reader.take(")") && reader.take(part.size)) parts.push_back(part);
+    }
+  return refined_mesh(mesh, parts.data(), parts.size());
+}
+
+/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it. A part of an axis, `"x":(1)2`, is
+/// read on a mesh that has it: see shardy_mesh. Errors: `sharding_string` for other text, `spec_axis` for an axis that
+/// is unknown or used twice, and for a part that the axes of the mesh don't make up.
 constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh) {
   return detail::ShardyParser(source).sharding(mesh);
 }

@@ -9,6 +9,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/text_reader.hpp>
@@ -26,13 +27,81 @@ struct ShardySharding {
   friend constexpr bool operator==(const ShardySharding&, const ShardySharding&) = default;
 };
 
-/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, with `device_ids=[...]` where ids are not laid row-major.
+namespace detail {
+/// Axes of a mesh from one on that are all parts of one axis, in order.
+struct AxisRun {
+  AxisPart part;
+  int end = 0;
+  std::int64_t size = 1;
+  bool whole = false;
+
+  constexpr AxisRun(const Mesh& mesh, int axis) : part(part_of(mesh, axis)), end(axis + 1), size(mesh.axis_size(axis)) {
+    if (part.size > 0 && part.before == 1)
+      for (; end < mesh.rank() && follows(part_of(mesh, end)); ++end) size *= mesh.axis_size(end);
+    whole = part.size > 0 && part.before == 1;
+    if (!whole) name_ = mesh.axes()[static_cast<std::size_t>(axis)].name.view();
+  }
+  constexpr std::string_view name() const { return whole ? part.axis : name_; }
+  static constexpr AxisPart part_of(const Mesh& mesh, int axis) {
+    return axis_part(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
+  }
+
+ private:
+  constexpr bool follows(const AxisPart& next) const {
+    return next.size > 0 && next.axis == part.axis && next.before == size;
+  }
+  std::string_view name_;
+};
+
+/// Axes as Shardy writes them: parts that follow each other are one, all parts of an axis are the axis.
+class ShardyAxes {
+ public:
+  explicit ShardyAxes(const Mesh& mesh) : mesh_(mesh) {}
+  void add(int axis) {
+    const AxisPart part = AxisRun::part_of(mesh_, axis);
+    if (last_.size > 0 && part.size > 0 && part.axis == last_.axis && part.before == last_.before * last_.size) {
+      last_.size *= part.size;
+      return;
+    }
+    flush();
+    last_ = part;
+    any_ = true;
+  }
+  std::string text() {
+    flush();
+    return text_;
+  }
+
+ private:
+  void flush() {
+    if (!any_) return;
+    text_ += concat_text(text_.empty() ? "" : ", ", "\"", last_.axis, "\"");
+    std::int64_t whole = 1;
+    for (int axis = 0; axis < mesh_.rank(); ++axis)
+      if (const AxisPart part = AxisRun::part_of(mesh_, axis); part.axis == last_.axis && part.size > 0)
+        whole *= part.size;
+    if (last_.size > 0 && (last_.before > 1 || last_.size != whole))
+      text_ += concat_text(":(", last_.before, ")", last_.size);
+    any_ = false;
+    last_ = {};
+  }
+  const Mesh& mesh_;
+  AxisPart last_{};
+  bool any_ = false;
+  std::string text_;
+};
+}  // namespace detail
+
+/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, axes that were cut into parts as one, with `device_ids=[...]` where ids
+/// are not laid row-major.
 inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
   std::string out = concat_text("sdy.mesh @", name, " = <[");
   const char* separator = "";
-  for (const Axis& axis : mesh.axes()) {
-    out += concat_text(separator, "\"", axis.name.view(), "\"=", axis.size);
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    const detail::AxisRun run(mesh, axis);
+    out += concat_text(separator, "\"", run.name(), "\"=", run.size);
     separator = ", ";
+    axis = run.end - 1;
   }
   out += "]";
   if (!mesh.order().empty()) {
@@ -47,17 +116,17 @@ inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "m
 /// reduction: it sums.
 inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   const Sharding& sharding = from.sharding;
-  const auto quoted = [&](int axis) { return concat_text("\"", mesh.axis_name(axis).view(), "\""); };
   const auto axes_of = [&](unsigned mask) {
-    std::string list;
+    detail::ShardyAxes list(mesh);
     for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (mask >> axis & 1) list += (list.empty() ? "" : ", ") + quoted(axis);
-    return list;
+      if (mask >> axis & 1) list.add(axis);
+    return list.text();
   };
   std::string out = concat_text("#sdy.sharding<@", from.mesh_name.view(), ", [");
   for (int dim = 0; dim < sharding.rank; ++dim) {
-    std::string list;
-    for (std::uint8_t axis : sharding.dims[dim]) list += (list.empty() ? "" : ", ") + quoted(axis);
+    detail::ShardyAxes axes(mesh);
+    for (std::uint8_t axis : sharding.dims[dim]) axes.add(axis);
+    std::string list = axes.text();
     if (from.open_dims >> dim & 1) list += list.empty() ? "?" : ", ?";
     out += concat_text(dim ? ", " : "", "{", list, "}");
     if (sharding.priority[dim] != 0) out += concat_text("p", static_cast<int>(sharding.priority[dim]));
@@ -148,8 +217,10 @@ class ShardyParser {
           out.open_dims = static_cast<std::uint8_t>(out.open_dims | 1u << at);
           break;
         }
-        require(sharding.dims[at].size() < max_axes_per_dim, "too many axes on one dim");
-        sharding.dims[at].push_back(static_cast<std::uint8_t>(axis(mesh, used)));
+        for (const std::uint8_t axis : axes(mesh, used)) {
+          require(sharding.dims[at].size() < max_axes_per_dim, "too many axes on one dim");
+          sharding.dims[at].push_back(axis);
+        }
       } while (reader_.take(","));
       expect(reader_.take("}"));
     }
@@ -160,28 +231,46 @@ class ShardyParser {
   }
   constexpr void axis_set(const Mesh& mesh, std::uint16_t& mask, unsigned& used) {
     expect(reader_.take("=") && reader_.take("{"));
-    do mask = static_cast<std::uint16_t>(mask | 1u << axis(mesh, used));
+    do
+      for (const std::uint8_t axis : axes(mesh, used)) mask = static_cast<std::uint16_t>(mask | 1u << axis);
     while (reader_.take(","));
     expect(reader_.take("}"));
   }
-  constexpr int axis(const Mesh& mesh, unsigned& used) {
+  /// The axes of the mesh that an axis of the text is made of: itself, or its parts.
+  constexpr InlineVector<std::uint8_t, max_axes> axes(const Mesh& mesh, unsigned& used) {
     const Name name = quoted();
-    if (reader_.take(":")) fail_part_of(name);
-    if (!mesh.has_axis(name.view()))
-      fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
-    const int index = mesh.axis_index(name.view());
-    if (used >> index & 1)
-      fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is used twice: '", source_, "' on ", mesh.text());
-    used |= 1u << index;
-    return index;
-  }
-  /// `"x":(1)2` is the part of size 2 of axis x that comes after parts of size 1 in all.
-  [[noreturn]] void fail_part_of(const Name& name) {
-    std::int32_t before = 0, size = 0;
-    expect(reader_.take("(") && reader_.take(before) && reader_.take(")") && reader_.take(size));
-    fail(errc::unsupported, "[shardy] whole axes: '", name.view(), "' is taken in parts in '", source_,
-         "'; give the mesh an axis for each part, here one of size ", size, before > 1 ? " after " : "",
-         before > 1 ? concat_text("others of ", before) : "");
+    AxisPart wanted{name.view()};
+    if (reader_.take(":")) {
+      expect(reader_.take("(") && reader_.take(wanted.before) && reader_.take(")") && reader_.take(wanted.size));
+      expect(wanted.before > 0 && wanted.size > 0);
+    }
+    InlineVector<std::uint8_t, max_axes> found;
+    if (wanted.size == 0 && mesh.has_axis(name.view())) {
+      found.push_back(static_cast<std::uint8_t>(mesh.axis_index(name.view())));
+    } else {
+      std::int64_t next = wanted.before;
+      bool known = mesh.has_axis(name.view());
+      const std::int64_t end = wanted.size == 0 ? INT32_MAX : std::int64_t{wanted.before} * wanted.size;
+      for (int round = 0; round < mesh.rank() && next < end; ++round)
+        for (int axis = 0; axis < mesh.rank(); ++axis) {
+          const AxisPart part = AxisRun::part_of(mesh, axis);
+          known = known || (part.size > 0 && part.axis == name.view());
+          if (part.size == 0 || part.axis != name.view() || part.before != next || next >= end) continue;
+          found.push_back(static_cast<std::uint8_t>(axis));
+          next *= part.size;
+        }
+      if (!known)
+        fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
+      if (wanted.size > 0 && next != end)
+        fail(errc::spec_axis, "[shardy] part of an axis: '", name.view(), "':(", wanted.before, ")", wanted.size,
+             " is not made of axes of ", mesh.text(), " in '", source_, "'; ts::shardy_mesh(mesh, {text}) has it");
+    }
+    for (const std::uint8_t axis : found) {
+      if (used >> axis & 1)
+        fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is used twice: '", source_, "' on ", mesh.text());
+      used |= 1u << axis;
+    }
+    return found;
   }
   constexpr Name quoted() {
     expect(reader_.take("\""));
@@ -203,9 +292,25 @@ class ShardyParser {
 
 }  // namespace detail
 
-/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it.
-/// Errors: `sharding_string` for other text, `spec_axis` for an axis that is unknown or used twice, `unsupported` for
-/// parts of axes.
+/// The mesh on which shardings that take axes in parts, `"x":(1)2`, can be read: its axes are cut where these texts cut
+/// them. Devices and placements stay. Errors: those of refined_mesh.
+constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_view> texts) {
+  Growable<AxisPart> parts;
+  for (std::string_view text : texts)
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const std::size_t suffix = text[at] == '"' && at > 0 ? detail::part_suffix(text.substr(at + 1)) : 0;
+      if (suffix == 0) continue;
+      const std::size_t begin = text.substr(0, at).rfind('"') + 1;
+      AxisPart part{text.substr(begin, at - begin)};
+      detail::TextReader reader{text.substr(at + 3)};
+      if (reader.take(part.before) && reader.take(")") && reader.take(part.size)) parts.push_back(part);
+    }
+  return refined_mesh(mesh, parts.data(), parts.size());
+}
+
+/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it. A part of an axis, `"x":(1)2`, is
+/// read on a mesh that has it: see shardy_mesh. Errors: `sharding_string` for other text, `spec_axis` for an axis that
+/// is unknown or used twice, and for a part that the axes of the mesh don't make up.
 constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh) {
   return detail::ShardyParser(source).sharding(mesh);
 }

@@ -13,8 +13,30 @@ constexpr bool is_name_char(char c) {
   return static_cast<unsigned char>(c) > ' ' && std::string_view("{}()[]=,;*'\"").find(c) == std::string_view::npos;
 }
 
+/// How many characters of a text are ":(12)34", with which the name of a part of an axis ends; 0 where it is other
+/// text.
+constexpr std::size_t part_suffix(std::string_view text) {
+  if (!text.starts_with(":(")) return 0;
+  const auto digits = [&](std::size_t from) {
+    while (from < text.size() && text[from] >= '0' && text[from] <= '9') ++from;
+    return from;
+  };
+  const std::size_t before = digits(2);
+  if (before == 2 || before == text.size() || text[before] != ')') return 0;
+  const std::size_t end = digits(before + 1);
+  return end == before + 1 ? 0 : end;
+}
+/// Where the suffix of a part begins in a name; its size where there is none.
+constexpr std::size_t axis_part_at(std::string_view name) {
+  const std::size_t colon = name.find(":(");
+  const bool part =
+      colon != std::string_view::npos && colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
+  return part ? colon : name.size();
+}
+
 /// An axis name that the text forms of meshes and specs can carry. "-" is taken: it spells an unsharded dim.
-constexpr bool is_axis_name(std::string_view name) {
+constexpr bool is_axis_name(std::string_view whole) {
+  const std::string_view name = whole.substr(0, axis_part_at(whole));
   for (char c : name)
     if (!is_name_char(c)) return false;
   return !name.empty() && name != "-";
@@ -37,6 +59,21 @@ constexpr Name name_of_index(int index) {
     index /= 10;
   } while (index > 0);
   return Name(std::string_view(digits + begin, sizeof(digits) - begin));
+}
+
+/// "x:(before)size", the name of a part of axis x.
+constexpr Name name_of_part(std::string_view axis, std::int64_t before, std::int64_t size) {
+  char text[64]{};
+  std::size_t at = 0;
+  const auto add = [&](std::string_view piece) {
+    for (std::size_t i = 0; i < piece.size() && at < 64; ++i) text[at++] = piece[i];
+  };
+  add(axis);
+  add(":(");
+  add(name_of_index(static_cast<int>(before)).view());
+  add(")");
+  add(name_of_index(static_cast<int>(size)).view());
+  return Name(std::string_view(text, at));
 }
 
 /// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.
@@ -77,6 +114,7 @@ struct TextReader {
     skip_spaces();
     std::size_t n = 0;
     while (n < rest.size() && is_name_char(rest[n])) ++n;
+    if (n > 1 && rest[n - 1] == ':' && part_suffix(rest.substr(n - 1)) > 0) n += part_suffix(rest.substr(n - 1)) - 1;
     const std::string_view name = rest.substr(0, n);
     rest.remove_prefix(n);
     return name;

@@ -1,0 +1,116 @@
+#ifndef TESSERA_MESH_AXIS_PARTS_HPP
+#define TESSERA_MESH_AXIS_PARTS_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/text_reader.hpp>
+
+namespace tessera {
+
+/// A part of an axis: the `size` that comes after parts of `before` in all, major first. Shardy writes
+/// `"x":(before)size`; a mesh that has the part for an axis calls it `x:(before)size`.
+struct AxisPart {
+  std::string_view axis;
+  std::int32_t before = 1, size = 0;  ///< size 0: the whole axis
+  friend constexpr bool operator==(const AxisPart&, const AxisPart&) = default;
+};
+
+/// What part of which axis a name of a mesh stands for; of size 0 where it is a name like any other.
+constexpr AxisPart axis_part(std::string_view name) {
+  const std::size_t base = detail::axis_part_at(name);
+  if (base == name.size()) return {name};
+  AxisPart part{name.substr(0, base)};
+  detail::TextReader reader{name.substr(base + 2)};
+  (void)(reader.take(part.before) && reader.take(")") && reader.take(part.size));
+  return part;
+}
+
+/// The mesh with an axis cut into parts of these sizes, major first: the same devices in the same order. Errors:
+/// `mesh_axis` for an unknown axis and for one without a name, `not_divisible` for sizes that don't make it up.
+///
+///     ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2})       // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
+constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
+  const int at = mesh.axis_index(axis);
+  if (!mesh.is_named(at))
+    fail(errc::mesh_axis, "[split_axis] an axis with a name: ", at, " of ", mesh.text(), " has none");
+  AxisTable axes;
+  for (int a = 0; a < mesh.rank(); ++a) {
+    if (a != at) {
+      detail::check_axis_count(axes.size() + 1);
+      axes.push_back(mesh.axes()[static_cast<std::size_t>(a)]);
+      continue;
+    }
+    const AxisPart own = axis_part(mesh.axes()[static_cast<std::size_t>(a)].name.view());
+    std::int64_t before = own.before, product = 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      product *= sizes[i] > 0 && sizes[i] <= mesh.axis_size(at) ? sizes[i] : 0;
+      detail::check_axis_count(axes.size() + 1);
+      axes.push_back({detail::name_of_part(own.axis, before, sizes[i]), sizes[i]});
+      before *= sizes[i];
+    }
+    if (product != mesh.axis_size(at))
+      fail(errc::not_divisible, "[split_axis] sizes: those of the parts don't make up '", axis, "' of ", mesh.text());
+  }
+  return Mesh(axes, mesh.order());
+}
+constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, std::initializer_list<std::int32_t> sizes) {
+  return split_axis(mesh, axis, sizes.begin(), sizes.size());
+}
+
+/// The mesh with its axes cut where these parts begin and end, so that each part is made of axes of it. Errors:
+/// `mesh_axis` for an axis that the mesh lacks, `not_divisible` for parts that don't divide it or cut across each
+/// other.
+constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t count) {
+  Mesh refined = mesh;
+  for (int a = 0; a < mesh.rank(); ++a) {
+    const Axis axis = mesh.axes()[static_cast<std::size_t>(a)];
+    Growable<std::int32_t> cuts{1};  // ascending
+    const auto cut = [&](std::int64_t at) {
+      std::size_t i = 0;
+      while (i < cuts.size() && cuts[i] < at) ++i;
+      if (i < cuts.size() && cuts[i] == at) return;
+      cuts.push_back(static_cast<std::int32_t>(at));
+      for (std::size_t k = cuts.size() - 1; k > i; --k) {
+        const std::int32_t moved = cuts[k];
+        cuts[k] = cuts[k - 1];
+        cuts[k - 1] = moved;
+      }
+    };
+    for (std::size_t p = 0; p < count; ++p) {
+      if (parts[p].axis != axis.name.view() || parts[p].size == 0) continue;
+      if (parts[p].before < 1 || parts[p].size < 1 || axis.size % (std::int64_t{parts[p].before} * parts[p].size) != 0)
+        fail(errc::not_divisible, "[axis_part] \"", axis.name.view(), "\":(", parts[p].before, ")", parts[p].size,
+             " of an axis of size ", axis.size);
+      cut(parts[p].before);
+      cut(std::int64_t{parts[p].before} * parts[p].size);
+    }
+    if (cuts.size() == 1) continue;
+    cut(axis.size);
+    Growable<std::int32_t> sizes;
+    for (std::size_t i = 1; i < cuts.size(); ++i) {
+      if (cuts[i] % cuts[i - 1] != 0)
+        fail(errc::not_divisible, "[axis_part] parts of '", axis.name.view(), "' cut across each other: ", cuts[i - 1],
+             " does not divide ", cuts[i]);
+      sizes.push_back(cuts[i] / cuts[i - 1]);
+    }
+    if (sizes.size() > 1) refined = split_axis(refined, axis.name.view(), sizes.data(), sizes.size());
+  }
+  for (std::size_t p = 0; p < count; ++p)
+    if (parts[p].size > 0) {
+      bool known = false;
+      for (const Axis& axis : mesh.axes()) known = known || axis.name.view() == parts[p].axis;
+      if (!known) (void)mesh.axis_index(parts[p].axis);  // says so
+    }
+  return refined;
+}
+
+}  // namespace tessera
+
+#endif
