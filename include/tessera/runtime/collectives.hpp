@@ -61,8 +61,9 @@ class Moves {
     Box box{Shape(part.shape.size(), 0), part.shape};
     box.begin[dim] = place;
     box.end[dim] = place + end - begin;
-    sources_.push_back(static_cast<std::byte*>(part.data) +
-                       begin * strides[dim] * static_cast<std::int64_t>(size_of(type_)));
+    auto* const data = static_cast<std::byte*>(part.data);  // null: an empty array
+    sources_.push_back(data == nullptr ? data
+                                       : data + begin * strides[dim] * static_cast<std::int64_t>(size_of(type_)));
     return plan_.add_source(box, strides);
   }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -48,8 +49,14 @@ template <class T> void expect_ordered(const std::vector<T>& from) {
 
 template <class T> std::vector<T> numbers(std::int64_t n, std::int64_t different) {
   std::vector<T> made;
-  for (std::int64_t i = 0; i < n; ++i)
-    made.push_back(static_cast<T>(static_cast<double>(i * i * 31 % different - different / 2)));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t number =
+        i * i * 31 % different - different / 2;  // integers without a sign take what is left of it
+    if constexpr (std::is_integral_v<T>)
+      made.push_back(static_cast<T>(number));
+    else
+      made.push_back(static_cast<T>(static_cast<double>(number)));
+  }
   return made;
 }
 
