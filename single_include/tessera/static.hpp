@@ -4341,7 +4341,7 @@ constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
   } else {
     static_assert(sizeof...(I) > 99,
                   "tessera: the traced function does not take as many arguments as it is given here, "
-                  "or takes other types");
+                  "or takes other types; or, after an error in the function itself, clang says this as well");
     return std::tuple<>();
   }
 }
