@@ -14,17 +14,9 @@
 #include <tessera/base/separate.hpp>
 #include <tessera/graph/traced_units.hpp>
 #include <tessera/kernels/fused_kernel.hpp>
-#include <tessera/runtime/attention_step.hpp>
-#include <tessera/runtime/contraction_step.hpp>
 #include <tessera/runtime/executable.hpp>
-#include <tessera/runtime/fold_step.hpp>
-#include <tessera/runtime/indexed_step.hpp>
-#include <tessera/runtime/layout_step.hpp>
 #include <tessera/runtime/oracle.hpp>
-#include <tessera/runtime/random_step.hpp>
-#include <tessera/runtime/repeat_step.hpp>
-#include <tessera/runtime/scan_step.hpp>
-#include <tessera/runtime/sort_step.hpp>
+#include <tessera/runtime/step_code.hpp>
 
 namespace tessera {
 
@@ -41,97 +33,36 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::size;
   using TracedUnits<Traced>::views;
 
-  // What the program computes with: code for anything else would only cost compile time.
-  static constexpr bool has(UnitKind kind) {
+  static constexpr runtime::StepNeeds needs = [] {
+    runtime::StepNeeds own;
     for (const UnitsView& view : views)
-      for (int u = 0; u < view.count; ++u)
-        if (view[u].kind == kind) return true;
-    return false;
-  }
-  template <class Counts> static constexpr DTypeSet types_where(Counts counts) {
-    DTypeSet set = 0;
+      for (int u = 0; u < view.count; ++u) own.add(view[u].kind);
     for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (counts(graph, id)) set = static_cast<DTypeSet>(set | set_of(graph[id].dtype));
-    return set;
-  }
-  static constexpr DTypeSet products = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (graph[id].op == Op::einsum) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
+      for (int id = 0; id < graph.size; ++id) {
+        const Op op = graph[id].op;
+        const DTypeSet type = set_of(graph[id].dtype);
+        const auto operand = [&] { return set_of(graph.operand_node(id, 0).dtype); };
+        const auto add = [](DTypeSet& set, DTypeSet more) { set = static_cast<DTypeSet>(set | more); };
+        if (op == Op::einsum) add(own.products, operand());
+        if (row_of(op).kind == OpKind::attention) add(own.attentions, operand());
+        if (op == Op::cumsum) add(own.scans, type);
+        if (op == Op::fold) add(own.folds, type);
+        if (op == Op::argsort) add(own.sorted, operand());
+        if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
+        if (op == Op::einsum || op == Op::sum || op == Op::gather || op == Op::scatter || rows::takes_row(graph, id))
+          add(own.sums, type);
+        if (op == Op::max || op == Op::min) add(own.extremes, type);
+      }
+    return own;
   }();
-  static constexpr DTypeSet attentions = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (row_of(graph[id].op).kind == OpKind::attention)
-          set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
-  }();
-  static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
-    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter ||
-           rows::takes_row(g, id);
-  });
-  static constexpr DTypeSet extremes =
-      types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
-
-  static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
-  static constexpr DTypeSet folds = types_where([](const GraphView& g, int id) { return g[id].op == Op::fold; });
-  static constexpr DTypeSet sorted = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (graph[id].op == Op::argsort) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
-  }();
-  static constexpr DTypeSet moved =
-      types_where([](const GraphView& g, int id) { return g[id].op == Op::take_along || g[id].op == Op::put_along; });
-
-  using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
-  template <class Step>
-  static std::unique_ptr<runtime::PreparedStep> make(const runtime::StepContext& context, const Graphs&) {
-    return std::make_unique<Step>(context);
-  }
-  static std::unique_ptr<runtime::PreparedStep> make_repeat(const runtime::StepContext& context, const Graphs& graphs) {
-    return std::make_unique<runtime::RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
-  }
-  template <UnitKind Kind> static constexpr runtime::StepFactory factory() {
-    if constexpr (!has(Kind) || Kind == UnitKind::fused)
-      return nullptr;
-    else if constexpr (Kind == UnitKind::contraction)
-      return &make<runtime::ContractionStep<products>>;
-    else if constexpr (Kind == UnitKind::indexed)
-      return &make<runtime::IndexedStep>;
-    else if constexpr (Kind == UnitKind::random)
-      return &make<runtime::RandomStep>;
-    else if constexpr (Kind == UnitKind::repeat)
-      return &make_repeat;
-    else if constexpr (Kind == UnitKind::scan)
-      return &make<runtime::ScanStep<scans>>;
-    else if constexpr (Kind == UnitKind::fold)
-      return &make<runtime::FoldStep<folds>>;
-    else if constexpr (Kind == UnitKind::sort)
-      return &make<runtime::SortStep<sorted, moved>>;
-    else if constexpr (Kind == UnitKind::attention)
-      return &make<runtime::AttentionStep<attentions>>;
-    else
-      return &make<runtime::LayoutStep>;
-  }
-  static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
-      factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
-      factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
-      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>(),
-      factory<UnitKind::sort>(),    factory<UnitKind::fold>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
       return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
     }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
-    return {Traced::program(), views.data(), kernels.data(),
-            code.data(),       steps.data(), &tessera::kernels::strided_reduce_as<sums, extremes>};
+    const runtime::StepCode& steps = runtime::step_code<needs>();
+    return {Traced::program(), views.data(), kernels.data(), code.data(), steps.factories.data(), steps.reduce};
   }
 };
 
