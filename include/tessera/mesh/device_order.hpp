@@ -153,6 +153,26 @@ class DeviceOrder {
     return position;
   }
 
+  /// The position of an id that stands at another position too; size() where all ids differ.
+  constexpr std::int64_t repeated() const {
+    if (is_counter()) return size_;  // a counter gives each id once
+    Growable<bool> seen(static_cast<std::size_t>(size_));
+    Growable<std::int32_t> outside;  // of 0 to size() - 1
+    for (std::int64_t i = 0; i < size_; ++i) {
+      const std::int32_t id = (*this)[i];
+      if (id < 0 || id >= size_) {
+        outside.push_back(id);
+        continue;
+      }
+      if (seen[static_cast<std::size_t>(id)]) return i;
+      seen[static_cast<std::size_t>(id)] = true;
+    }
+    sort(outside.data(), static_cast<std::int64_t>(outside.size()));
+    for (std::size_t i = 1; i < outside.size(); ++i)
+      if (outside[i] == outside[i - 1]) return position_of(outside[i]);
+    return size_;
+  }
+
   /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
   constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
     if (is_counter()) {
@@ -289,10 +309,15 @@ class DeviceOrder {
       block *= digit.size;
       minor_first.push_back(digit);
     }
-    for (const Digit& digit : minor_first) {  // each id once: a stride is what the narrower digits count
+    // Each id once: a stride is what the narrower digits count, and no two digits have the same.
+    for (std::size_t d = 0; d < minor_first.size(); ++d) {
+      const std::int32_t stride = minor_first[d].stride;
       std::int64_t narrower = 1;
-      for (const Digit& other : minor_first) narrower *= other.stride < digit.stride ? other.size : 1;
-      if (narrower != digit.stride) return false;
+      for (std::size_t o = 0; o < minor_first.size(); ++o) {
+        if (o != d && minor_first[o].stride == stride) return false;
+        if (minor_first[o].stride < stride) narrower *= minor_first[o].size;
+      }
+      if (narrower != stride) return false;
     }
     for (std::size_t d = minor_first.size(); d-- > 0;) digits_.push_back(minor_first[d]);
     for (std::int64_t i = 0; i < size_; ++i) {

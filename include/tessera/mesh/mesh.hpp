@@ -163,23 +163,11 @@ class Mesh {
     if (order_.empty()) return;
     if (order_.size() != size_)
       fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
-    if (!order_.is_counter()) {  // a counter gives each id once
-      Growable<bool> seen(static_cast<std::size_t>(size_));
-      std::int64_t outside = size_;
-      for (std::int64_t i = 0; i < size_; ++i) {
-        const std::int32_t device = order_[i];
-        bool twice = false;
-        if (device >= 0 && device < size_) {
-          twice = seen[static_cast<std::size_t>(device)];
-          seen[static_cast<std::size_t>(device)] = true;
-        } else {
-          twice = order_.position_of(device) < i;
-          outside = i;
-        }
-        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
-      }
-      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
-    }
+    if (const std::int64_t repeated = order_.repeated(); repeated < size_)
+      fail(errc::mesh_devices, "[mesh] device ids differ: ", order_[repeated], " is given twice");
+    for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
+      if (order_[i] < 0 || order_[i] >= size_)
+        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[i]);
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
