@@ -21,6 +21,9 @@ struct Digit {
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
+/// Most devices whose ids are listed to change an order that is not changed wheel by wheel.
+inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
+
 /// Most wheels an order of devices is kept in before it becomes a list.
 inline constexpr int max_digits = 12;
 using DigitList = InlineVector<Digit, max_digits>;
@@ -83,7 +86,8 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 ///
 /// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
 /// stands for 0, 1, 2, ... of whatever mesh it is given to.
-/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter.
+/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter, and for more
+/// than max_listed_devices where a transpose or a sort is no counter.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;
@@ -175,6 +179,14 @@ class DeviceOrder {
 
   /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
   constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
+    bool moves = false;  // axes in their order, those of size 1 aside, are no transpose
+    int last = -1;
+    for (std::size_t i = 0; i < axes; ++i) {
+      if (sizes[order[i]] == 1) continue;
+      moves = moves || order[i] < last;
+      last = order[i];
+    }
+    if (!moves) return *this;
     if (is_counter()) {
       DigitList groups[max_digits + 1], all;
       bool fits = axes <= max_digits && detail::split_digits(digits_, sizes, axes, groups);
@@ -208,6 +220,7 @@ class DeviceOrder {
         if (append(groups[0], groups[1])) return of_digits(groups[0]);
       }
     }
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t begin = 0; begin < size_; begin += group) {
       for (std::int64_t i = begin; i < begin + group; ++i) ids[static_cast<std::size_t>(i)] = (*this)[i];
@@ -284,7 +297,13 @@ class DeviceOrder {
       sink(0, end);
     }
   }
+  constexpr void check_listed() const {
+    if (size_ > max_listed_devices)
+      fail(errc::capacity, "[mesh] device order: ", size_,
+           " ids in no order of a transposed array; ids are listed for ", max_listed_devices, " devices at most");
+  }
   template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t i = 0; i < size_; ++i) ids[static_cast<std::size_t>(i)] = id_at(i);
     return DeviceOrder(ids.data(), ids.size());
