@@ -203,9 +203,11 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
            "makes it one");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
+    return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
   } else if constexpr (std::same_as<X, Scalar>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
+  } else if constexpr (std::is_integral_v<X>) {
+    return context.integer(static_cast<std::int64_t>(x), DType::f64);
   } else if constexpr (std::is_arithmetic_v<X>) {
     return context.number(static_cast<double>(x), DType::f64);
   } else {

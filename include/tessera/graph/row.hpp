@@ -6,6 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/host_number.hpp>
 #include <tessera/graph/node.hpp>
 #include <tessera/mesh/sharding.hpp>
 
@@ -69,13 +70,13 @@ struct FactorRule {
 struct ShapeContext {
   GraphView graph;
   int id = 0;
-  const Shape* shapes = nullptr;     ///< by node
-  const double* numbers = nullptr;   ///< by node, for host scalars
-  const Shape* arguments = nullptr;  ///< by argument index
+  const Shape* shapes = nullptr;        ///< by node
+  const HostNumber* numbers = nullptr;  ///< by node, for host scalars
+  const Shape* arguments = nullptr;     ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
-  constexpr std::int64_t number(int i) const { return static_cast<std::int64_t>(numbers[graph.operand(id, i)]); }
+  constexpr std::int64_t number(int i) const { return numbers[graph.operand(id, i)].integer(); }
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
@@ -115,15 +116,20 @@ constexpr bool is_host_source(Op op) {
   return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
 }
 
-/// Marks the host scalars of a graph.
+/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);
+    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
     if (is && !is_host_source(node.op))
-      for (int i = 0; i < node.arity; ++i) is = is && host[static_cast<std::size_t>(graph.operand(id, i))];
-    host[static_cast<std::size_t>(id)] = is;
+      for (int i = 0; i < node.arity; ++i) {
+        const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
+        is = is && own != 0;
+        if (own > mark) mark = own;
+      }
+    host[static_cast<std::size_t>(id)] = is ? mark : 0;
   }
   return host;
 }

@@ -6,6 +6,7 @@
 
 #include <tessera/graph/attributes.hpp>
 #include <tessera/graph/graph.hpp>
+#include <tessera/graph/host_number.hpp>
 #include <tessera/graph/precision.hpp>
 
 namespace tessera {
@@ -34,6 +35,7 @@ struct Value {
     return make({.op = Op::constant, .dtype = type, .value = value}, {});
   }
   constexpr Value number(double value) const { return number(value, dtype()); }
+  constexpr Value integer(std::int64_t value, DType type) const { return make(integer_node(value, type), {}); }
   constexpr bool is_number(double value) const {
     const Node& own = node();
     return own.op == Op::constant && own.value == value;
@@ -67,7 +69,8 @@ constexpr Value binary(Op op, Value x, Value y) {
 constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
-  if (from.op == Op::constant) return x.number(from.value, type);
+  if (from.op == Op::constant)
+    return x.make({.op = Op::constant, .dtype = type, .labels = from.labels, .value = from.value}, {});
   // Back to where it came from: nothing was lost on the way.
   if (from.op == Op::cast && type == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;

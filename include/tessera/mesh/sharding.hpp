@@ -178,7 +178,7 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
     const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
     const std::int64_t begin = index * chunk;
     box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+    box.end[dim] = box.begin[dim] + (chunk < shape[dim] - box.begin[dim] ? chunk : shape[dim] - box.begin[dim]);
   }
   return box;
 }

@@ -23,8 +23,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 /// Sizes reach a graph as 64-bit integers.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
-/// Two sizes as nodes of the trace that one of them belongs to.
+/// The result of two sizes: a number, or a node of the trace that one of them belongs to.
 constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
+  if (!x.traced() && !y.traced()) {
+    std::int64_t exact = 0;
+    const IntegerResult found = fold_integers(op, x.value(), y.value(), exact);
+    if (found != IntegerResult::known) fail_integers(found, row_of(op).name, x.value(), y.value());
+    return Dim(exact);
+  }
   const Value context = x.traced() ? x.placeholder() : y.placeholder();
   return Dim(build::binary(op, lower(context, x), lower(context, y)));
 }
@@ -55,22 +61,13 @@ struct BroadcastTag {
 
 }  // namespace detail
 
-/// Arithmetic of sizes. Inside a traced function the sizes may be unknown: the result is computed when the program is
-/// planned. Division rounds toward zero.
-constexpr Dim operator+(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::add, x, y) : Dim(x.value() + y.value());
-}
-constexpr Dim operator-(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::sub, x, y) : Dim(x.value() - y.value());
-}
-constexpr Dim operator*(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::mul, x, y) : Dim(x.value() * y.value());
-}
-constexpr Dim operator/(const Dim& x, const Dim& y) {
-  if (x.traced() || y.traced()) return detail::combine(Op::div, x, y);
-  if (y.value() == 0) fail(errc::dim_range, "[dim] division: ", x.value(), " / 0");
-  return Dim(x.value() / y.value());
-}
+/// Arithmetic of sizes, exact: `capacity` for a result beyond 64 bits, `dim_range` for a division by zero. Inside a
+/// traced function the sizes may be unknown: the result is computed when the program is planned. Division rounds toward
+/// zero.
+constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine(Op::add, x, y); }
+constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine(Op::sub, x, y); }
+constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine(Op::mul, x, y); }
+constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine(Op::div, x, y); }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {

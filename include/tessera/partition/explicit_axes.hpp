@@ -198,7 +198,7 @@ class ExplicitAxes {
     return made;
   }
   constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<double>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);

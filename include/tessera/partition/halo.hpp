@@ -151,7 +151,8 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   }
   Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
   slab[static_cast<std::size_t>(dim)] = 1;
-  return halo.most_sent() * volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype));
+  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+                         "bytes of a halo", c.node().source);
 }
 
 /// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross

@@ -121,7 +121,8 @@ class LeastCostPath {
           if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
           Sharding exchanged = made;
           for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
-          move(at, exchanged, Collective::all_to_all, axes, bytes(s) * devices_on(mesh_, axes));
+          move(at, exchanged, Collective::all_to_all, axes,
+               checked_product(bytes(s), devices_on(mesh_, axes), "bytes"));
         }
       }
     }

@@ -17,7 +17,7 @@ namespace tessera {
 struct ArgumentInfo {
   Shape shape{};
   Sharding sharding{};
-  double number = 0;
+  HostNumber number{};
 };
 
 /// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
@@ -33,7 +33,7 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
          program.argument_count);
   Growable<Shape> shapes;
   Growable<Sharding> shardings;
-  Growable<double> numbers;
+  Growable<HostNumber> numbers;
   const auto count = static_cast<std::size_t>(argument_count);
   shapes.reserve(count);
   shardings.reserve(count);

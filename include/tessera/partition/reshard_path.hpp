@@ -194,7 +194,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        payload *= devices_on(mesh_, axes);
+        payload = checked_product(payload, devices_on(mesh_, axes), "bytes");
         add(Collective::all_to_all, axes, payload);
         return true;
       }
@@ -259,7 +259,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        add(Collective::all_to_all, axes, payload * devices_on(mesh_, axes));
+        add(Collective::all_to_all, axes, checked_product(payload, devices_on(mesh_, axes), "bytes"));
         return true;
       }
     }

@@ -16,9 +16,9 @@ namespace tessera {
 
 /// What is known of the nodes of one graph once the arguments' shapes are.
 struct GraphShapes {
-  Growable<Shape> shapes;    ///< by node; empty for host scalars and repeats
-  Growable<double> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;   ///< of a body: how often it runs
+  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
+  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;       ///< of a body: how often it runs
 };
 
 namespace detail {
@@ -83,36 +83,51 @@ constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
   return mesh.axis_index(axis.view());
 }
 
-/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++. Without a mesh,
-/// sizes of its axes are what they were.
-constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
-                             const double* arguments, const Mesh* mesh) {
+/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
+/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
+constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
+                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size) return mesh ? mesh->axis_size(named_axis(axis_of(node), node, *mesh)) : numbers[id];
-  if (node.op == Op::constant) return node.value;
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
-  if (node.op == Op::extent)
-    return static_cast<double>(shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))]);
-  const double a = numbers[graph.operand(id, 0)];
-  const double b = node.arity > 1 ? numbers[graph.operand(id, 1)] : 0;
+  if (node.op == Op::axis_size)
+    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
+  if (node.op == Op::constant) return number_of(node);
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
+  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const HostNumber first = numbers[graph.operand(id, 0)];
+  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
+  const double a = first.real(), b = second.real();
   double result = 0;
   if (node.op == Op::broadcast) {
-    result = a;
+    return first;
   } else if (node.op == Op::select) {
-    result = a != 0 ? b : numbers[graph.operand(id, 2)];
-  } else if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
+    return a != 0 ? second : numbers[graph.operand(id, 2)];
+  } else if (node.op != Op::cast && !is_floating(graph.operand_node(id, 0).dtype)) {
+    std::int64_t exact = 0;
+    const IntegerResult found = fold_integers(node.op, first.integer(), second.integer(), exact);
+    if (found == IntegerResult::known) return exact;
+    if (found != IntegerResult::not_of_integers) {
+      if (known) fail_integers(found, row_of(node.op).name, first.integer(), second.integer(), node.source);
+      return found == IntegerResult::too_large ? exact : 0;
+    }
+  }
+  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
+  if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
     // A Scalar that is not known yet: no shape depends on it.
-    if (node.op == Op::div && b == 0 && (std::is_constant_evaluated() || !is_floating(node.dtype))) return 0;
+    if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
     result = row.fold(a, b);
   } else if (!std::is_constant_evaluated()) {
     result = run_time_number(node.op, a, b);
   }
   if (node.dtype == DType::bool_) return result != 0;
-  if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
+  if (!is_floating(node.dtype)) return HostNumber(result).integer();
   if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
+  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
+  return node.op == Op::cast ? first : HostNumber(result);
 }
 
+[[noreturn]] inline void fail_program(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+}
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
   const std::string at = node.source.text();
   fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
@@ -121,7 +136,7 @@ constexpr double host_number(const GraphView& graph, int id, const Shape* shapes
 
 class ShapeInference {
  public:
-  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const double* numbers,
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
                            Growable<GraphShapes>& found)
       : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
 
@@ -129,18 +144,21 @@ class ShapeInference {
     const GraphView graph = program_.graphs[g];
     const Growable<std::uint8_t> host = host_scalars(graph);
     Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
-    Growable<double> numbers(static_cast<std::size_t>(graph.size), 0);
+    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_);
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
       } else if (node.op == Op::repeat) {
         infer_body(graph, id, shapes);
       } else if (node.op == Op::project) {
         shapes[at] = projected(graph, id);
+        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
-        shapes[at] = row_of(node.op).shape({graph, id, shapes.data(), numbers.data(), arguments});
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        shapes[at] = row_of(node.op).shape(context);
+        count(context, shapes[at]);
         if (node.op == Op::argument && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
                ", and the program takes ", int{node.rank});
@@ -153,9 +171,17 @@ class ShapeInference {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const double* numbers_;
+  const HostNumber* numbers_;
   Growable<GraphShapes>& found_;
+  std::int64_t elements_ = 0;  ///< of all values
 
+  /// Before anything is computed from a shape.
+  constexpr void count(const ShapeContext& c, const Shape& shape) {
+    const std::int64_t own = elements_of(shape);
+    if (own < 0) fail_large(c, shape);
+    elements_ += own;
+    if (elements_ > max_program_elements) fail_program(c);
+  }
   constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes) {
     const Node& node = graph[id];
     const Repeat repeat = Repeat::of(node);
@@ -189,10 +215,11 @@ class ShapeInference {
 
 /// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
 /// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `spec_axis` for the size of an axis that the mesh lacks, `structure` for
-/// stacked operands of different numbers of layers.
-constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments, const double* numbers,
-                                             const Mesh& mesh = {}) {
+/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
+/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
+/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const HostNumber* numbers, const Mesh& mesh = {}) {
   Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
   detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
   return found;
@@ -201,11 +228,11 @@ constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const S
 /// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
 /// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
 inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
-                             const double* arguments, Growable<double>& values) {
+                             const HostNumber* arguments, Growable<HostNumber>& values) {
   for (int id = 0; id < graph.size; ++id)
     if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] =
-          detail::host_number(graph, id, shapes.data(), values.data(), arguments, nullptr);
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
+                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
 }
 
 }  // namespace tessera

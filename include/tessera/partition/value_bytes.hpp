@@ -16,8 +16,8 @@ namespace tessera::detail {
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
   if (!parts.entries.empty())
-    return distinct_bytes(global, sharding.without_unreduced(), dtype, mesh) *
-           parts.count(mesh, devices_on(mesh, sharding.unreduced));
+    return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
+                           parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
   const auto bytes = [&](const Shape& extents) {
     return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
   };
@@ -36,8 +36,9 @@ constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& shard
 /// Bytes that a step reads or writes of a value: those of its elements, once for each part.
 constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
   if (value.role == ValueRole::host) return 0;
-  return volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)) *
-         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced));
+  return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
+                         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced)),
+                         "bytes of partial values");
 }
 
 /// Dims that were split only to be stored are gathered because the user said so.

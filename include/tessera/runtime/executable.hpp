@@ -41,7 +41,7 @@ struct CompiledProgram {
 /// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
 struct Leaf {
   std::vector<StoragePtr> layers;  ///< one of a plain tensor
-  double number = 0;
+  HostNumber number{};
   bool is_number = false;
   bool stacked = false;
 };
@@ -86,7 +86,7 @@ class Executable {
     const std::lock_guard lock(mutex_);
     Frame& frame = ready_frame();
     if (numbers_change_ || !numbers_known_) {
-      std::vector<double> given(arguments.size());
+      std::vector<HostNumber> given(arguments.size());
       for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
       set_numbers(given.data());
     }
@@ -103,7 +103,7 @@ class Executable {
   /// Whether no argument has layers, and the one result is a tensor that a step makes.
   bool is_plain() const { return plain_; }
   /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
-  StoragePtr run_plain(TensorStorage* const* tensors, const double* numbers) {
+  StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     const std::lock_guard lock(mutex_);
     Frame& frame = ready_frame();
@@ -388,7 +388,7 @@ class Executable {
     return false;
   }
 
-  void set_numbers(const double* given) {
+  void set_numbers(const HostNumber* given) {
     for (std::size_t g = 0; g < frames_.size(); ++g) {
       if (!numbers_known_) frames_[g].numbers = plan_.graphs[g].numbers;
       evaluate_numbers(compiled_.program.graphs[g], host_[g], plan_.graphs[g].shapes, given, frames_[g].numbers);

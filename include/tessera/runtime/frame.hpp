@@ -36,7 +36,7 @@ struct ValueLayout {
 /// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
 struct Frame {
   std::vector<char*> pointers;
-  Growable<double> numbers;  ///< by node
+  Growable<HostNumber> numbers;  ///< by node
   char* arena = nullptr;
   char* scratch = nullptr;  ///< of the running step alone
   Frame* frames = nullptr;  ///< of all graphs of the program
@@ -140,13 +140,14 @@ class FrameLayout {
     std::int64_t offset = 0;
     if (node.op == Op::slice) {
       const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start =
-          static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
+      const auto start = plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))].integer();
       offset = start * from[dim] * layout.element;
     }
     (void)box;
     if (node.op == Op::windows) {
-      const auto number = [&](int i) { return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))]; };
+      const auto number = [&](int i) {
+        return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))].integer();
+      };
       layout.strides.push_back(rows::window_strides(node, from, number));
       layout.offsets.push_back(0);
       return;
@@ -249,9 +250,9 @@ class WorkGrid {
 };
 
 /// Writes a host scalar as a tensor of rank 0.
-inline void write_number(DType dtype, void* to, double number) {
+inline void write_number(DType dtype, void* to, const HostNumber& number) {
   dispatch(
-      dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
+      dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
 }
 
 /// What is done to each box of a value while it is still in the cache of who made it.

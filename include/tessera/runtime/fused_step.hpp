@@ -105,7 +105,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
   static constexpr double zero = 0;
 
   void read_uniforms(const Frame& frame, double* to) const {
-    for (std::size_t k = 0; k < uniforms_.size(); ++k) to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])];
+    for (std::size_t k = 0; k < uniforms_.size(); ++k)
+      to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])].real();
   }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
     const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);

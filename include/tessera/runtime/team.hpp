@@ -127,9 +127,13 @@ inline std::int64_t grain_of(std::int64_t items, Cost each) {
 /// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
 inline int parallelism() { return runtime::Team::instance().size(); }
 
-/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1.
+/// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
+inline constexpr int max_parallelism = 4096;
+
+/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
 inline void set_parallelism(int threads) {
   if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
+  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
   runtime::Team::instance().resize(threads);
 }
 

@@ -69,7 +69,7 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
   if constexpr (ExprOperand<X>)
     collect_pack(x.operands, collect);
   else if constexpr (std::is_arithmetic_v<X>)
-    collect.leaf(Scalar(static_cast<double>(x)));
+    collect.leaf(Scalar(x));
   else
     collect.leaf(x);
 }

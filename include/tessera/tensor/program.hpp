@@ -78,7 +78,7 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const double* numbers);
+                                  const HostNumber* numbers);
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
@@ -92,7 +92,7 @@ TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, s
   return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const double* numbers) {
+                                  const HostNumber* numbers) {
   if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
   std::vector<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -158,7 +158,8 @@ class ProgramCache {
   }
   static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
     for (std::size_t i = 0; i < a.size(); ++i)
-      if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || a[i].number != b[i].number) return false;
+      if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || !(a[i].number == b[i].number))
+        return false;
     return a.size() == b.size();
   }
 };
@@ -185,10 +186,10 @@ struct CollectLeaves {
     } else {
       to.is_number = true;
       to.stacked = false;
-      const double number = static_cast<double>(x.value());
-      if (later && to.number != number)
+      const HostNumber number = x.number();
+      if (later && !(to.number == number))
         fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer,
-             " has ", number, ", layer 0 has ", to.number);
+             " has ", number.real(), ", layer 0 has ", to.number.real());
       to.number = number;
     }
   }
@@ -212,7 +213,7 @@ struct FillLeaves {
   template <class L> void leaf(L& x) {
     Leaf& from = leaves[cursor++];
     if constexpr (std::is_same_v<L, Dim>)
-      x = Dim(static_cast<std::int64_t>(from.number));
+      x = Dim(from.number.integer());
     else if constexpr (std::is_same_v<L, Scalar>)
       x = Scalar(from.number);
     else
@@ -287,7 +288,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
     if (leaf.is_number) {
-      info.number = is_dim[i] ? leaf.number : 0;  // a Scalar may change from call to call
+      info.number = is_dim[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
       infos.push_back(info);
       continue;
     }

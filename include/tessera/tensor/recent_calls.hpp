@@ -1,7 +1,6 @@
 #ifndef TESSERA_TENSOR_RECENT_CALLS_HPP
 #define TESSERA_TENSOR_RECENT_CALLS_HPP
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -16,7 +15,7 @@ namespace tessera::detail {
 /// The arguments of a call that are tensors and numbers, in order. It refers to them: the caller keeps them alive.
 template <std::size_t Count> struct PlainArguments {
   TensorStorage* tensors[Count];
-  double numbers[Count];
+  HostNumber numbers[Count];
   std::uint64_t keys[Count];  ///< what a plan depends on; 0 for a tensor that holds nothing
   std::size_t cursor = 0;
 
@@ -28,8 +27,8 @@ template <std::size_t Count> struct PlainArguments {
       tensors[i] = static_cast<TensorStorage*>(x.storage().get());
       keys[i] = tensors[i] == nullptr ? 0 : tensors[i]->layout()->id();
     } else {
-      numbers[i] = static_cast<double>(x.value());
-      keys[i] = std::is_same_v<L, Dim> ? std::bit_cast<std::uint64_t>(numbers[i]) : 0;
+      numbers[i] = x.number();
+      keys[i] = std::is_same_v<L, Dim> ? static_cast<std::uint64_t>(numbers[i].integer()) : 0;
     }
   }
 };

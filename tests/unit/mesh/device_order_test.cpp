@@ -117,13 +117,33 @@ TEST(DeviceOrderTest, CountersAreFoundExactly) {
 }
 
 TEST(DeviceOrderTest, ListsThatAreNoPermutationStayLists) {
-  for (const Ids& ids : {Ids{0, 2}, Ids{0, 0}, Ids{3}, Ids{0, 2, 4, 1, 3, 5, 7, 9}, Ids{0, 1, 3, 4}}) {
+  for (const Ids& ids : {Ids{0, 2}, Ids{0, 0}, Ids{3}, Ids{0, 2, 4, 1, 3, 5, 7, 9}, Ids{0, 1, 3, 4}, Ids{0, 1, 1, 2},
+                         Ids{0, 2, 2, 4}, Ids{0, 1, 2, 1, 2, 3, 2, 3, 4}}) {
     EXPECT_FALSE(order_of(ids).is_counter());
     EXPECT_EQ(ids_of(order_of(ids)), ids);
   }
   EXPECT_TRUE(DeviceOrder{0}.is_range());
   EXPECT_TRUE(DeviceOrder::range(1 << 30).is_range());
   EXPECT_TRUE(DeviceOrder().empty());
+}
+
+// All lists of up to five ids, one of them out of range.
+TEST(DeviceOrderTest, RepeatedIdsAreFound) {
+  for (int n = 1; n <= 5; ++n) {
+    std::int64_t lists = 1;
+    for (int i = 0; i < n; ++i) lists *= n + 1;
+    for (std::int64_t list = 0; list < lists; ++list) {
+      Ids ids;
+      for (std::int64_t rest = list, i = 0; i < n; ++i, rest /= n + 1)
+        ids.push_back(static_cast<std::int32_t>(rest % (n + 1)));
+      const DeviceOrder order = order_of(ids);
+      ASSERT_EQ(ids_of(order), ids);
+      const std::set<std::int32_t> different(ids.begin(), ids.end());
+      const std::int64_t at = order.repeated();
+      ASSERT_EQ(at == n, different.size() == ids.size());
+      ASSERT_TRUE(at == n || std::count(ids.begin(), ids.end(), ids[static_cast<std::size_t>(at)]) > 1);
+    }
+  }
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ bool agrees(const ts::Plan& plan, const ts::ProgramView& program, const std::vec
     shapes.push_back(argument.shape);
     shardings.push_back(argument.sharding);
   }
-  const ts::Growable<double> numbers(arguments.size(), 0);
+  const ts::Growable<ts::HostNumber> numbers(arguments.size());
   const auto found = ts::infer_shapes(program, shapes.data(), numbers.data());
   const auto rules = ts::explicit_shardings(program, plan.mesh, found, shardings, axes)[0];
   const auto lies = [&](const ts::PlanValue& value) { return !rules.change(value.node, value.sharding); };

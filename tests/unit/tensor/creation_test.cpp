@@ -178,6 +178,14 @@ TEST(creation, mistakes_are_named_with_the_line) {
         ts::zeros<float>({1ll << 40, 1ll << 40}, mesh);
       },
       "creation_test.cpp:");
+  // An extent of 0 does not make the others harmless: they are the shape of the sum over it.
+  expect_error(
+      ts::errc::capacity,
+      [&] {
+        ts::zeros<float>({1ll << 31, 1ll << 31, 0ll}, mesh);
+      },
+      "f32[2147483648,2147483648,0] has more than 2^52", "creation_test.cpp:");
+  EXPECT_EQ(ts::size(ts::zeros<float>({1ll << 31, 0ll, 1ll << 21}, mesh)), 0);
   expect_error(
       ts::errc::capacity, [&] { ts::zeros<float>({1ll << 45}, mesh); }, "no block of 140737488355328 bytes",
       "zeros of f32[35184372088832]", "creation_test.cpp:");

@@ -53,6 +53,69 @@ TEST(Expressions, NameTheLineOfASizeThatDoesNotFit) {
   }
 }
 
+// A result that no tensor can be is an error before anything is allocated, however small its operands are.
+TEST(Expressions, RefuseResultsThatAreTooLarge) {
+  constexpr std::int64_t n = std::int64_t{1} << 31;
+  const auto rows = ts::zeros<float>({n, std::int64_t{0}}, mesh),
+             columns = ts::zeros<float>({std::int64_t{0}, n}, mesh);
+  const auto v = ts::zeros<float>({1 << 21}, mesh);
+  const auto image = ts::ones<float>({2, 10, 3}, mesh), taps = ts::ones<float>({9, 3, 4}, mesh);
+  const auto expect = [](ts::errc id, auto&& f, const std::string& text) {
+    try {
+      f();
+      FAIL() << "nothing was thrown";
+    } catch (const ts::error& e) {
+      EXPECT_EQ(e.id(), id) << e.what();
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(" at evaluate_test.cpp:"), std::string::npos) << e.what();
+    }
+  };
+  expect(
+      ts::errc::capacity, [&] { (void)ts::eval(ts::matmul(rows, columns)); },
+      "[einsum] more than 2^52 elements in f32[2147483648,2147483648]: f32[2147483648,0] x f32[0,2147483648]");
+  expect(
+      ts::errc::capacity, [&] { (void)ts::eval(ts::unit<1>(ts::unit<1>(v)) + ts::unit<1>(v) + ts::unit<0>(v)); },
+      "f32[2097152,2097152,2097152]");
+  expect(
+      ts::errc::capacity, [&] { (void)ts::eval(ts::pad<0>(v, 0, INT64_MAX)); }, "[dim] more than 64 bits: add(");
+  expect(
+      ts::errc::shape_mismatch, [&] { (void)ts::eval(ts::slice<0>(v, 1, INT64_MAX)); }, "not inside the dim");
+  expect(
+      ts::errc::shape_mismatch, [&] { (void)ts::eval(ts::conv1d(image, taps, {.dilation = {std::int64_t{1} << 61}})); },
+      "a window is longer than the dim");
+  EXPECT_EQ(ts::shape(ts::eval(ts::sum<1>(rows))), ts::Shape{n});
+}
+
+// Above 2^53 not every integer is a double.
+TEST(Expressions, SizesAndKeysAreExactIntegers) {
+  constexpr std::int64_t even = std::int64_t{1} << 53, odd = even + 1;
+  const auto x = ts::arange<float>(8, mesh);
+  static constexpr auto same = ts::compile([](auto a, auto d) { return std::tuple(a, d); });
+  static constexpr auto at =
+      ts::compile([](auto a, auto d) { return ts::slice<0>(a, d - (std::int64_t{1} << 53), 1); });
+  for (const std::int64_t n : {even, odd, -odd, INT64_MAX, INT64_MIN})
+    EXPECT_EQ(std::get<1>(same(x, ts::Dim(n))).value(), n);
+  EXPECT_EQ(ts::to_host(at(x, ts::Dim(even))), std::vector<float>{0});
+  EXPECT_EQ(ts::to_host(at(x, ts::Dim(odd))), std::vector<float>{1}) << "planned anew";
+  EXPECT_EQ(ts::to_host(at(x, ts::Dim(even))), std::vector<float>{0});
+  EXPECT_NE(values(ts::uniform_like(x, odd)), values(ts::uniform_like(x, even)));
+  EXPECT_EQ(values(ts::uniform_like(x, odd)), values(ts::uniform_like(x, ts::Scalar(odd))));
+  static constexpr auto draw = ts::compile([](auto a, auto key) { return ts::uniform_like(a, key); });
+  EXPECT_EQ(ts::to_host(draw(x, ts::Scalar(odd))), values(ts::uniform_like(x, odd)));
+
+  static constexpr auto cut = ts::compile([](auto a, auto d) { return ts::slice<0>(a, 0, ts::extent<0>(a) / d); });
+  EXPECT_EQ(ts::shape(cut(x, ts::Dim(3))), ts::Shape{2});
+  for (const std::int64_t divisor : {std::int64_t{0}, INT64_MIN}) {
+    try {
+      (void)cut(x, ts::Dim(divisor));
+      EXPECT_NE(divisor, 0);
+    } catch (const ts::error& e) {
+      EXPECT_EQ(e.id(), ts::errc::dim_range) << e.what();
+      EXPECT_NE(std::string(e.what()).find("div(8, 0) at evaluate_test.cpp:"), std::string::npos) << e.what();
+    }
+  }
+}
+
 constexpr int compiled_line = __LINE__ + 1;
 constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul(a, b); });
 
