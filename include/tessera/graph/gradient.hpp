@@ -55,7 +55,7 @@ class Gradient {
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
       const Node& node = graph[p];
       const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && dim_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
         return build::broadcast(value(cotangent), value(p));
     }
     return {};

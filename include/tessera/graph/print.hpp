@@ -105,10 +105,11 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::constraint:
       return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
     case OpKind::control: {
-      if (node.op == Op::project) return std::to_string(dim_of(node));
+      if (node.op == Op::project) return std::to_string(output_of(node));
       const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked},
-                         " stacked", repeat.reverse ? ", last to first" : "");
+      return concat_text("graph ", node.index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                         repeat.counted ? ", counted by its last operand" : "",
+                         repeat.reverse ? ", last to first" : "");
     }
     default:
       return {};

@@ -8,6 +8,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/graph/program.hpp>
+#include <tessera/graph/settle.hpp>
 #include <tessera/graph/simplify.hpp>
 #include <tessera/graph/stack.hpp>
 
@@ -33,7 +34,8 @@ struct BindProgram {
     } else {
       node.op = Op::argument;
       node.dtype = dtype_v<typename Leaf::element>;
-      node.rank = static_cast<std::uint8_t>(Leaf::rank + (in_stack ? 1 : 0));
+      node.rank = Leaf::rank;
+      if (in_stack) node = build::stacked_type(node);
       node.labels[0] = in_stack ? 1 : 0;
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
@@ -83,18 +85,6 @@ template <class T, int R> struct FinalResult<Sym<T, R>> {
 template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
   using type = std::tuple<typename FinalResult<Ts>::type...>;
 };
-
-/// Expressions over placeholders become part of the trace.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return Sym<typename R::element, R::rank>(lower(trace_of(result), result));
-  } else if constexpr (is_tuple_v<R>) {
-    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); },
-                      result);
-  } else {
-    return result;
-  }
-}
 
 /// What a trace takes.
 struct TraceSize {

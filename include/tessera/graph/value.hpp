@@ -253,9 +253,12 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   return x.make(made, {x.id, start.id, extent.id});
 }
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make(
-      {.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
-      {repeat.id});
+  return repeat.make({.op = Op::project,
+                      .dtype = type.dtype,
+                      .rank = type.rank,
+                      .unit = type.unit,
+                      .value = static_cast<double>(output)},
+                     {repeat.id});
 }
 
 }  // namespace build

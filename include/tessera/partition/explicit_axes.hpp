@@ -210,7 +210,7 @@ class ExplicitAxes {
     Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
       const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
-      inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
+      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
     }
     if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
@@ -218,7 +218,7 @@ class ExplicitAxes {
   }
   constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
-    const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
+    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
     if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
     return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
   }

@@ -134,6 +134,17 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
        at.empty() ? "" : " at ", at);
 }
 
+[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
+  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+}
+/// What a layer returns is what the next one is given.
+[[noreturn]] inline void fail_carried(const Node& repeat, const Node& result, const Shape& given,
+                                      const Shape& returned) {
+  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
+  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
+       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+}
+
 class ShapeInference {
  public:
   constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
@@ -151,7 +162,7 @@ class ShapeInference {
       if (host[at]) {
         numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
       } else if (node.op == Op::repeat) {
-        infer_body(graph, id, shapes);
+        infer_body(graph, id, shapes, numbers);
       } else if (node.op == Op::project) {
         shapes[at] = projected(graph, id);
         count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
@@ -182,14 +193,18 @@ class ShapeInference {
     elements_ += own;
     if (elements_ > max_program_elements) fail_program(c);
   }
-  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes) {
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
+                            const Growable<HostNumber>& numbers) {
     const Node& node = graph[id];
     const Repeat repeat = Repeat::of(node);
-    std::int64_t layers = -1;
+    std::int64_t layers =
+        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer()
+                       : -1;
+    if (repeat.counted && layers < 1) fail_layer_count(layers);
     Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
-      if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
+      if (repeat.is_stacked(i)) {
         if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
@@ -198,12 +213,20 @@ class ShapeInference {
       arguments.push_back(shape);
     }
     infer(node.index(), arguments.data());
-    found_[static_cast<std::size_t>(node.index())].layers = layers < 0 ? 1 : layers;
+    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
+    inner.layers = layers;
+    const GraphView& body = program_.graphs[node.index()];
+    for (int k = 0; k < repeat.carried; ++k) {
+      const int result = body.outputs[k];
+      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
+      if (!(returned == arguments[static_cast<std::size_t>(k)]))
+        fail_carried(node, body[result], arguments[static_cast<std::size_t>(k)], returned);
+    }
   }
 
   constexpr Shape projected(const GraphView& graph, int id) const {
     const Node& repeat = graph.operand_node(id, 0);
-    const int output = dim_of(graph[id]), body = repeat.index();
+    const int output = output_of(graph[id]), body = repeat.index();
     const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
     Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
     if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);

@@ -22,7 +22,7 @@ class RepeatStep final : public PreparedStep {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       check_argument(static_cast<int>(i));
-      if (outer_.value(inputs_[i]).role != ValueRole::host) continue;
+      if (outer_.value(inputs_[i]).role != ValueRole::host || argument(static_cast<int>(i)) < 0) continue;
       numbers_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
@@ -57,7 +57,7 @@ class RepeatStep final : public PreparedStep {
   BufferPtr spare_memory_;
 
   bool carried(int k) const { return k < shape_.carried; }
-  bool stacked_input(int i) const { return i >= shape_.carried && i < shape_.carried + shape_.stacked; }
+  bool stacked_input(int i) const { return shape_.is_stacked(i); }
 
   /// The body's value of operand i, -1: it does not read it.
   int argument(int i) const {

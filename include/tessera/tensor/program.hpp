@@ -221,6 +221,7 @@ struct FillLeaves {
   }
   template <class S> void enter_stack(S& stack) {
     base = cursor;
+    if constexpr (counts_layers_v<typename S::block>) return;  // its count was a leaf
     std::size_t at = cursor;
     while (!leaves[at].stacked) ++at;
     stack.layers().resize(leaves[at].layers.size());
