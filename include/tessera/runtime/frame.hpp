@@ -277,7 +277,7 @@ class PreparedStep {
   /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
   /// one, and is the only reader of it. False: it has to follow.
   virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
-  /// Bytes of scratch that a run needs.
+  /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
 };
 

@@ -26,6 +26,11 @@ class FusedStep final : public PreparedStep, public Epilogue {
         mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
     for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+    std::size_t terms = 0;
+    for (const Sum& sum : where_.sums)
+      terms += static_cast<std::size_t>(where_.places[static_cast<std::size_t>(sum.place)].tiles);
+    terms_.reserve(terms);
+    combined_.resize(where_.sums.size());
   }
 
   std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
@@ -96,6 +101,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
+  // Of combine(), so that a run allocates nothing: a call that fails before it runs has changed nothing.
+  mutable std::vector<kernels::StridedSource> terms_;
+  mutable std::vector<std::uint8_t> combined_;
 
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
@@ -181,27 +189,26 @@ class FusedStep final : public PreparedStep, public Epilogue {
   void combine(Frame& frame) const {
     if (where_.sums.empty()) return;
     // Sums of one output over the layers of a stack belong together: they are found by their pointer.
-    std::vector<kernels::StridedSource> sources;
-    std::vector<std::uint8_t> done(where_.sums.size(), 0);
+    std::fill(combined_.begin(), combined_.end(), std::uint8_t{0});
     for (std::size_t i = 0; i < where_.sums.size(); ++i) {
-      if (done[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
+      if (combined_[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
       const Sum& sum = where_.sums[i];
       const Store& store = fused_.stores[sum.output];
-      sources.clear();
+      terms_.clear();
       for (std::size_t j = i; j < where_.sums.size(); ++j) {
         if (where_.sums[j].pointer != sum.pointer || where_.sums[j].output != sum.output) continue;
-        done[j] = 1;
+        combined_[j] = 1;
         const Place& place = where_.places[static_cast<std::size_t>(where_.sums[j].place)];
         for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
-          sources.push_back(
+          terms_.push_back(
               {frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + where_.sums[j].offset, {1}});
       }
       char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
       const Shape extent{sum.elements};
-      if (sources.empty())
+      if (terms_.empty())
         fill_identity(store.dtype, store.op, to, sum.elements);
       else
-        reduce_(store.dtype, store.op, to, {1}, sources, extent, false, false);
+        reduce_(store.dtype, store.op, to, {1}, terms_, extent, false, false);
     }
   }
 

@@ -17,6 +17,7 @@
 #include <tbb/task_arena.h>
 
 #include <tessera/base/error.hpp>
+#include <tessera/runtime/at_fork.hpp>
 #include <tessera/runtime/pinning.hpp>
 
 namespace tessera {
@@ -88,7 +89,12 @@ class Team {
   }
 
  private:
-  Team() : allowed_(tbb::info::default_concurrency()) { resize(allowed_); }
+  Team() : allowed_(tbb::info::default_concurrency()) {
+    resize(allowed_);
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
+    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+  }
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<tbb::task_arena>> arenas_;

@@ -73,6 +73,9 @@ class TensorLayout final : public RefCounted {
       static Recent& recent = *new Recent;  // never destroyed: tensors in static variables may outlive any static
       return recent;
     }
+    Recent() {
+      runtime::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
+    }
   };
 
   std::uint64_t id_;

@@ -96,16 +96,15 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
     static constinit thread_local RecentCalls<leaves> recent;
     PlainArguments<leaves> arguments;
     collect_expression(expression, arguments);
-    if (runtime::Executable* const known = recent.find(arguments)) {
+    if (const PlanLease known = recent.find(arguments)) {
       cache_of<TracedExpression<E>>().count_hit();
       return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
     }
     CollectLeaves collect;
     collect_expression(expression, collect);
-    runtime::Executable& executable = executable_for<TracedExpression<E>>(collect.leaves);
-    recent.add(arguments, executable);
-    std::vector<Leaf> results = run_executable(executable, collect.leaves);
-    return unflatten<ShardedTensor<T, Rank>>(results);
+    const PlanLease plan = executable_for<TracedExpression<E>>(collect.leaves);
+    recent.add(arguments, plan);
+    return run_into<ShardedTensor<T, Rank>>(*plan, collect.leaves, [] {});
   });
 }
 
@@ -127,11 +126,11 @@ inline std::string explain_here(const Plan& plan, const CompiledProgram& compile
 template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
 
 /// The plan of an expression, without running it, and the same as text.
-template <ExprOperand E> const Plan& plan(const E& expression) {
-  return detail::with_line(expression.source, [&]() -> const Plan& {
+template <ExprOperand E> Plan plan(const E& expression) {
+  return detail::with_line(expression.source, [&] {
     detail::CollectLeaves collect;
     detail::collect_expression(expression, collect);
-    return detail::executable_for<detail::TracedExpression<E>>(collect.leaves).plan();
+    return detail::executable_for<detail::TracedExpression<E>>(collect.leaves)->plan();
   });
 }
 template <ExprOperand E> std::string explain(const E& expression) {

@@ -2,28 +2,21 @@
 #define TESSERA_TENSOR_PROGRAM_HPP
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include <tessera/base/hash.hpp>
 #include <tessera/base/separate.hpp>
 #include <tessera/graph/traced_units.hpp>
 #include <tessera/kernels/fused_kernel.hpp>
 #include <tessera/runtime/executable.hpp>
 #include <tessera/runtime/oracle.hpp>
 #include <tessera/runtime/step_code.hpp>
+#include <tessera/tensor/plan_cache.hpp>
 
 namespace tessera {
-
-/// How often a program was planned, and how often a plan was found.
-struct CacheStatistics {
-  std::int64_t hits = 0, misses = 0;
-};
 
 namespace detail {
 
@@ -66,28 +59,13 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }
 };
 
-TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
-/// Where the executor is compiled, its destructor is.
-struct DestroyExecutable {
-  void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
-};
-using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
-
-/// Plans a program for arguments, and prepares it to run.
-TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
-                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers);
 
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
-                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
-  return ExecutablePtr(
-      new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
-                                                  static_cast<int>(arguments.size()), options)));
-}
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  executable.begin_call();
   const OracleSink::Run oracle = OracleSink::running();
   return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
 }
@@ -102,70 +80,11 @@ TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage
   }
   return run_executable(executable, leaves)[0].layers[0];
 }
-TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 #endif
 
-/// The executables of one program, one for each combination of shapes, shardings, sizes and mesh.
-class ProgramCache {
- public:
-  explicit ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {}
-
-  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments,
-                            const PlanOptions& options = {}) {
-    std::uint64_t key = mesh.hash();
-    for (const ArgumentInfo& a : arguments) {
-      key = hash_mix(key, a.sharding.hash());
-      key = hash_mix(key, a.number);
-      for (std::int64_t extent : a.shape) key = hash_mix(key, static_cast<std::uint64_t>(extent));
-    }
-    const std::lock_guard lock(mutex_);
-    for (Entry& entry : entries_) {
-      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments) ||
-          !same(entry.options, options))
-        continue;
-      count_hit();
-      return *entry.executable;
-    }
-    ++misses_;
-    entries_.push_back({key, mesh, arguments, options, make_executable(compiled_, mesh, arguments, options)});
-    return *entries_.back().executable;
-  }
-  CacheStatistics statistics() const {
-    const std::lock_guard lock(mutex_);
-    return {hits_.load(std::memory_order_relaxed), misses_};
-  }
-  /// Of a call that found its executable without asking.
-  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
-  const CompiledProgram& compiled() const { return compiled_; }
-
- private:
-  struct Entry {
-    std::uint64_t key;
-    Mesh mesh;
-    std::vector<ArgumentInfo> arguments;
-    PlanOptions options;
-    ExecutablePtr executable;
-  };
-  CompiledProgram compiled_;
-  std::vector<Entry> entries_;
-  std::atomic<std::int64_t> hits_{0};
-  std::int64_t misses_ = 0;
-  mutable std::mutex mutex_;
-
-  static bool same(const PlanOptions& a, const PlanOptions& b) {
-    return a.outputs == b.outputs && a.forbid_unasked_reshards == b.forbid_unasked_reshards &&
-           a.explicit_axes == b.explicit_axes && a.deterministic == b.deterministic;
-  }
-  static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || !(a[i].number == b[i].number))
-        return false;
-    return a.size() == b.size();
-  }
-};
-
+// Never destroyed: destructors of static objects may still run programs.
 template <class Traced> ProgramCache& cache_of() {
-  static ProgramCache cache(ProgramCode<Traced>::compiled());
+  static ProgramCache& cache = *new ProgramCache(ProgramCode<Traced>::compiled());
   return cache;
 }
 
@@ -204,13 +123,30 @@ struct CollectLeaves {
   void leave_stack() { layer = -1; }
 };
 
-/// Fills the leaves of a result.
+/// Gives each Stack of a result as many layers as the plan says, before the program runs.
+struct SizeStacks {
+  const runtime::Executable& executable;
+  std::size_t leaves;
+  std::size_t cursor = 0, base = 0;
+
+  void leaf(const auto&) { ++cursor; }
+  template <class S> void enter_stack(S& stack) {
+    base = cursor;
+    std::size_t layers = 0;
+    for (std::size_t k = cursor; layers == 0 && k < leaves; ++k) layers = executable.result_layers(k);
+    stack.layers().resize(layers);
+  }
+  void enter_layer(int) { cursor = base; }
+  void leave_stack() {}
+};
+
+/// Fills the leaves of a result that has its Stacks' layers. Nothing in it fails.
 struct FillLeaves {
   std::vector<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
   int layer = 0;
 
-  template <class L> void leaf(L& x) {
+  template <class L> void leaf(L& x) noexcept {
     Leaf& from = leaves[cursor++];
     if constexpr (std::is_same_v<L, Dim>)
       x = Dim(from.number.integer());
@@ -219,13 +155,7 @@ struct FillLeaves {
     else
       x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
-  template <class S> void enter_stack(S& stack) {
-    base = cursor;
-    if constexpr (counts_layers_v<typename S::block>) return;  // its count was a leaf
-    std::size_t at = cursor;
-    while (!leaves[at].stacked) ++at;
-    stack.layers().resize(leaves[at].layers.size());
-  }
+  void enter_stack(auto&) { base = cursor; }
   void enter_layer(int i) {
     layer = i;
     cursor = base;
@@ -323,18 +253,24 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 }
 #endif
 
-/// The executable for these leaves.
-template <class Traced>
-runtime::Executable& executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+/// The plan for these leaves, leased.
+template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   ProgramCache& cache = cache_of<Traced>();
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
-  return cache.find(mesh, infos, options);
+  return cache.find({mesh, infos, options});
 }
 
-template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
+/// Runs a program. What the result needs besides tensors is there before it begins, so that nothing is lost after it
+/// has ended. `give_up()` is called in between: what throws before left everything as it was.
+template <class Result, class GiveUp>
+Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
   Result result{};
-  FillLeaves fill{leaves};
+  SizeStacks size{executable, executable.plan().main().outputs.size()};
+  for_each_leaf(result, size);
+  give_up();
+  std::vector<Leaf> results = run_executable(executable, leaves);
+  FillLeaves fill{results};
   for_each_leaf(result, fill);
   return result;
 }
