@@ -70,12 +70,13 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
           set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
     return set;
   }();
+  // What is linear passes partial values on in the element type that it takes them in.
   static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
-    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter ||
-           rows::takes_row(g, id);
+    return can_be_partial(g, id) && combined_by(g[id].op, g[id].dtype) == Reduction::sum;
   });
-  static constexpr DTypeSet extremes =
-      types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
+  static constexpr DTypeSet extremes = types_where([](const GraphView& g, int id) {
+    return can_be_partial(g, id) && combined_by(g[id].op, g[id].dtype) != Reduction::sum;
+  });
 
   static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
   static constexpr DTypeSet folds = types_where([](const GraphView& g, int id) { return g[id].op == Op::fold; });
@@ -391,12 +392,15 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 #endif
 
 /// The executable for these leaves.
-template <class Traced>
-runtime::Executable& executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
-  ProgramCache& cache = cache_of<Traced>();
+inline runtime::Executable& executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves,
+                                          const PlanOptions& options = {}) {
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find(mesh, infos, options);
+}
+template <class Traced>
+runtime::Executable& executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+  return executable_in(cache_of<Traced>(), leaves, options);
 }
 
 template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
