@@ -82,6 +82,8 @@ struct ShapeContext {
 
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+/// Whether the sharding rule of a node has a reduction, so that its result can be partial.
+using PartialRule = bool (*)(const GraphView&, int id);
 /// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
@@ -96,6 +98,7 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
+  PartialRule partial = nullptr;             ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;               ///< null: moves no rows
   GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
@@ -109,6 +112,17 @@ struct OpRow {
 /// traced needs no gradients any more, and must not pay for their code.
 constexpr const OpRow& row_of(Op op);
 constexpr GradientRule gradient_of(Op op);
+
+constexpr bool always_partial(const GraphView&, int) { return true; }
+constexpr bool can_be_partial(const GraphView& graph, int id) {
+  const PartialRule partial = row_of(graph[id].op).partial;
+  return partial != nullptr && partial(graph, id);
+}
+/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
+/// the others false.
+constexpr Reduction combined_by(Op op, DType dtype) {
+  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+}
 
 /// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
 /// as a uniform.

@@ -275,6 +275,7 @@ inline constexpr RowEntry layout_rows[] = {
       .linear = Linearity::first,
       .shape = slice_shape,
       .sharding = moved_dim_sharding,
+      .partial = takes_row,
       .offset = slice_offset,
       .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
       .flops = 0}},

@@ -60,6 +60,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .linear = Linearity::first,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             Value g = r.g();
@@ -71,6 +72,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
     {Op::min,
      {.name = "min",
@@ -78,6 +80,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
 };
 

@@ -157,19 +157,23 @@ class ExplicitAxes {
         const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
         if (factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
-        if (factors.size() > 1 && extents[f] % devices_of(own.dims[d]) != 0) {
-          object("a dim that is split or merged does not keep its axes");
+        if (factors.size() > 1) {
+          if (!split_factors(own.dims[d], factors, extents, axes))
+            object("a dim that is split or merged does not keep its axes");
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
           object("a dim that the operation takes whole is split");
           continue;
         }
-        if (axes[f].empty())
+        // One operand of a product is gathered where the other has all of a summed dim.
+        const bool met = !axes[f].empty();
+        if (!met)
           axes[f] = own.dims[d];
         else if (!(axes[f] == own.dims[d]))
           object("dims that meet are split in two ways");
-        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction)
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
+            (met || row.kind != OpKind::contraction))
           object("a summed dim is split, so the result would be partial or reduced");
       }
     }
@@ -177,12 +181,15 @@ class ExplicitAxes {
     for (int d = 0; d < node.rank; ++d) {
       const auto& factors = rule.result.dims[d];
       if (factors.empty()) continue;
+      bool whole = true;  // the major ones before are split as far as they go
       for (std::size_t k = 0; k < factors.size(); ++k) {
-        const AxisList& own = axes[static_cast<std::size_t>(factors[k])];
-        if (k > 0 && !own.empty()) {
+        const auto f = static_cast<std::size_t>(factors[k]);
+        const AxisList& own = axes[f];
+        if (!whole && !own.empty()) {
           object("a dim that is split is not the major one of those merged");
           continue;
         }
+        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
         for (std::uint8_t axis : own) {
           if (used >> axis & 1u) {
             object("two dims of the result would be split by one axis");
@@ -196,6 +203,25 @@ class ExplicitAxes {
     if (problem >= 0 && strict) fail_result_needs_with_sharding(g, graph, id, of, why, made);
     if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
     return made;
+  }
+  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
+  /// on each device, and then the next does. False where they don't divide a part.
+  template <class Factors>
+  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
+                               Growable<AxisList>& axes) const {
+    std::size_t next = 0;
+    for (const std::int8_t factor : factors) {
+      const auto f = static_cast<std::size_t>(factor);
+      AxisList own;
+      std::int64_t left = extents[f];
+      for (; next < list.size() && left > 1; ++next) {
+        if (left % mesh_.axis_size(list[next]) != 0) return false;
+        left /= mesh_.axis_size(list[next]);
+        own.push_back(list[next]);
+      }
+      axes[f] = own;
+    }
+    return next == list.size();
   }
   constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
   constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }

@@ -42,9 +42,9 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (op == Op::fold) add(own.folds, type);
         if (op == Op::argsort) add(own.sorted, operand());
         if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
-        if (op == Op::einsum || op == Op::sum || op == Op::gather || op == Op::scatter || rows::takes_row(graph, id))
-          add(own.sums, type);
-        if (op == Op::max || op == Op::min) add(own.extremes, type);
+        // What is linear passes partial values on in the element type that it takes them in.
+        if (can_be_partial(graph, id))
+          add(combined_by(op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);
       }
     return own;
   }();
@@ -254,11 +254,13 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 #endif
 
 /// The plan for these leaves, leased.
-template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
-  ProgramCache& cache = cache_of<Traced>();
+inline PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find({mesh, infos, options});
+}
+template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+  return executable_in(cache_of<Traced>(), leaves, options);
 }
 
 /// Runs a program. What the result needs besides tensors is there before it begins, so that nothing is lost after it

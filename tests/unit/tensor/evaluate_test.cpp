@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/ops/ops.hpp>
@@ -22,6 +23,7 @@ namespace ts = tessera;
 
 namespace {
 
+using tessera_test::expect_error;
 constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 std::vector<float> values(const auto& expression) { return ts::to_host(ts::eval(expression)); }
@@ -114,6 +116,34 @@ TEST(Expressions, SizesAndKeysAreExactIntegers) {
       EXPECT_NE(std::string(e.what()).find("div(8, 0) at evaluate_test.cpp:"), std::string::npos) << e.what();
     }
   }
+}
+
+// Which dims have static extent 1 is the same in an expression and in a traced function: they broadcast, are dropped
+// and stand for any label in both. In an expression the size is known when it runs.
+TEST(Expressions, KnowThatAnIndexHasExtentOne) {
+  const auto x = ts::reshard(ts::shard<float>({{1, 2, 3}, {4, 5, 7}}, mesh), {"data"});
+  const auto column = [&](int start, int size) { return ts::to_host(x - ts::slice<1>(x, start, size)); };
+  EXPECT_EQ(column(0, 1), (std::vector<float>{0, 1, 2, 0, 1, 3}));
+  EXPECT_EQ(column(0, 1), ts::to_host(ts::compile([](auto v) { return v - ts::slice<1>(v, 0, 1); })(x)));
+  EXPECT_EQ(column(0, 3), (std::vector<float>(6, 0)));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { column(0, 2); }, "f32[2,3] x f32[2,2]");
+  EXPECT_EQ(column(2, 1), (std::vector<float>{-2, -1, 0, -3, -2, 0}));
+
+  const auto row = [&](int start, int size) { return ts::to_host(ts::squeeze<0>(ts::slice<0>(x, start, size))); };
+  EXPECT_EQ(row(1, 1), (std::vector<float>{4, 5, 7}));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { row(0, 2); }, "[eval] static extent");
+
+  // Each size on its own.
+  const auto both = [&](int rows, int columns) {
+    return ts::shape(ts::eval(ts::slice<0>(x, 0, rows) * ts::slice<1>(x, 0, columns)));
+  };
+  EXPECT_EQ(both(1, 3), (ts::Shape{2, 3}));
+  EXPECT_EQ(both(2, 1), (ts::Shape{2, 3}));
+  EXPECT_EQ(both(1, 1), (ts::Shape{2, 3}));
+  EXPECT_EQ(both(2, 3), (ts::Shape{2, 3}));
+  EXPECT_EQ(ts::to_host(x - ts::topk<1>(x, 1).values), (std::vector<float>{-2, -1, 0, -3, -2, 0}));
 }
 
 constexpr int compiled_line = __LINE__ + 1;
