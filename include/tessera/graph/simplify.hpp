@@ -38,6 +38,7 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
     if (made[operands[i]].op != Op::constant) return -1;
   const double a = made[operands[0]].value, b = node.arity > 1 ? made[operands[1]].value : 0;
   if (!is_floating(node.dtype) && node.op == Op::div) return -1;
+  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a)) return -1;  // planning says so
   return made.add({.op = Op::constant, .dtype = node.dtype, .value = fold(a, b), .source = node.source});
 }
 

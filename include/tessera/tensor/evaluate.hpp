@@ -39,7 +39,7 @@ template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Opera
   static constexpr Value emit(Value context, const Value* leaves, int& next) {
     const Value operands[] = {ExpressionEmitter<Operands>::emit(context, leaves, next)...};
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Tag::emit(context, operands[I]...);
+      return Emission<Expr<Tag, Operands...>>::emit(context, operands[I]...);
     }(std::index_sequence_for<Operands...>{});
   }
 };
