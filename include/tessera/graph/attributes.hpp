@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/promotion.hpp>
 #include <tessera/graph/node.hpp>
 
 namespace tessera {
@@ -77,6 +78,18 @@ constexpr Labels pack_dim(int dim) {
   Labels labels{};
   labels[0] = static_cast<std::int8_t>(dim);
   return labels;
+}
+
+/// What a number has to be that a cast is given when a program is planned or run.
+enum class NumberRule : std::int8_t {
+  any,
+  of_its_type,  ///< a value of the integer type that it is cast to
+  probability,
+};
+constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr bool keeps(NumberRule rule, DType type, double number) {
+  return rule == NumberRule::of_its_type ? holds(type, number)
+                                         : rule != NumberRule::probability || (number >= 0 && number <= 1);
 }
 
 /// How a cumsum goes along its dim.

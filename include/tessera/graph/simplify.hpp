@@ -37,9 +37,13 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
   for (int i = 0; i < node.arity; ++i)
     if (made[operands[i]].op != Op::constant) return -1;
   const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
+  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
   Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
-  if (is_floating(node.dtype)) {
+  const bool reals = is_floating(made[operands[0]].dtype);
+  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
     folded.value = fold(a.real(), b.real());
+  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
+    folded.value = a.real() != 0;
   } else {
     // What can't be known is an error where the shapes are, which names the user's line.
     std::int64_t exact = 0;

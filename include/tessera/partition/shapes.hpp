@@ -40,13 +40,13 @@ inline double run_time_number(Op op, double a, double b) {
     case Op::sigmoid:
       return 1 / (1 + __builtin_exp(-a));
     case Op::relu:
-      return a > 0 ? a : 0;
+      return a < 0 ? 0 : a;
     case Op::gelu:
       return a / 2 * (1 + __builtin_tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
     case Op::silu:
       return a / (1 + __builtin_exp(-a));
     case Op::sign:
-      return a > 0 ? 1 : a < 0 ? -1 : 0;
+      return a > 0 ? 1 : a < 0 ? -1 : a;
     case Op::logical_not:
       return a == 0;
     case Op::pow:
@@ -110,6 +110,7 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
       return found == IntegerResult::too_large ? exact : 0;
     }
   }
+  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
   if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
   if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
     // A Scalar that is not known yet: no shape depends on it.

@@ -71,7 +71,7 @@ template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Opera
     const int number = inner && own >= 0 ? size++ : -1;
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const Value operands[] = {operand<static_cast<int>(I), Operands>(context, leaves, next, ones, size, number)...};
-      return Tag::emit(context, operands[I]...);
+      return Emission<Expr<Tag, Operands...>>::emit(context, operands[I]...);
     }(std::index_sequence_for<Operands...>{});
   }
 

@@ -11,6 +11,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/graph/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -144,6 +145,62 @@ TEST(Expressions, KnowThatAnIndexHasExtentOne) {
   EXPECT_EQ(both(1, 1), (ts::Shape{2, 3}));
   EXPECT_EQ(both(2, 3), (ts::Shape{2, 3}));
   EXPECT_EQ(ts::to_host(x - ts::topk<1>(x, 1).values), (std::vector<float>{-2, -1, 0, -3, -2, 0}));
+}
+
+// The value of a number is no part of an expression's program: its type is, and its range is looked at when it runs.
+TEST(Expressions, PromoteAsTracesDo) {
+  const auto i = ts::shard<int>({-1, 0, 1, 4}, mesh);
+  EXPECT_EQ(values(i * 0.5), (std::vector<float>{-0.5f, 0, 0.5f, 2}));
+  EXPECT_EQ(ts::to_host(ts::eval(i < 0.5)), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(ts::item(ts::mean(ts::full<std::uint8_t>({2}, 200, mesh))), 200.f);
+  EXPECT_EQ(ts::item(ts::sum(ts::full<std::int8_t>({1000}, 100, mesh))), 100000);
+  EXPECT_EQ(ts::item(ts::mean(ts::full<std::int32_t>({2}, INT32_MAX, mesh))), 0x1p31f);
+
+  const auto u = ts::full<std::uint8_t>({1}, 200, mesh);
+  for (const int number : {0, 55})
+    EXPECT_EQ(ts::to_host(ts::eval(u + number)), (std::vector<std::uint8_t>{static_cast<std::uint8_t>(200 + number)}));
+  for (const int number : {-1, 256}) try {
+      (void)ts::eval(u + number);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const ts::error& e) {
+      EXPECT_EQ(e.id(), ts::errc::dtype_mismatch);
+      EXPECT_EQ(std::string(e.what()), "[number] range: " + std::to_string(number) +
+                                           " is no value of u8 at evaluate_test.cpp:" + std::to_string(__LINE__ - 5));
+    }
+}
+
+constexpr auto dropout_gradient = ts::compile([](auto x, auto rate) {
+  return ts::value_and_grad([](const auto& v, const auto& r) { return ts::sum(ts::dropout(v * v, r, 3)); })(x, rate);
+});
+
+TEST(Dropout, KeepsNothingAtARateOfOne) {
+  const auto x = ts::full<float>({6}, 3, mesh);
+  const auto [none, flat] = dropout_gradient(x, ts::Scalar(1));
+  EXPECT_EQ(ts::item(none), 0);
+  EXPECT_EQ(ts::to_host(flat), std::vector<float>(6, 0));
+  const auto [all, slope] = dropout_gradient(x, ts::Scalar(0));
+  EXPECT_EQ(ts::item(all), 54);
+  EXPECT_EQ(ts::to_host(slope), std::vector<float>(6, 6));
+  EXPECT_EQ(values(ts::dropout(x, 1.0, 3)), std::vector<float>(6, 0));
+}
+
+TEST(Dropout, RatesAreProbabilities) {
+  const auto x = ts::full<float>({6}, 3, mesh);
+  for (const double rate : {-0.1, 1.001, 2.0, std::nan("")}) {
+    const auto expect_option = [&](auto f) {
+      try {
+        f();
+        ADD_FAILURE() << "nothing was thrown for " << rate;
+      } catch (const ts::error& e) {
+        EXPECT_EQ(e.id(), ts::errc::option) << e.what();
+        EXPECT_NE(std::string(e.what()).find("[dropout] rate: "), std::string::npos) << e.what();
+        EXPECT_NE(std::string(e.what()).find(" at evaluate_test.cpp:"), std::string::npos) << e.what();
+      }
+    };
+    expect_option([&] { (void)dropout_gradient(x, ts::Scalar(rate)); });
+    expect_option([&] { (void)ts::eval(ts::dropout(x, rate, 3)); });
+  }
+  EXPECT_EQ(ts::item(std::get<0>(dropout_gradient(x, ts::Scalar(0)))), 54) << "after an error the program runs on";
 }
 
 constexpr int compiled_line = __LINE__ + 1;
