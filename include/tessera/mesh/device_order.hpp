@@ -37,7 +37,8 @@ struct KeptIds {
   const KeptIds* next;
 };
 
-/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
+/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value. After the ids
+/// come the positions of 0, 1, ... count-1 in the list, -1 for one that it lacks.
 inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
   static const KeptIds* first = nullptr;  // shared among threads
   std::uint64_t hash = count;
@@ -49,8 +50,14 @@ inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) 
     while (i < count && kept->ids[i] == ids[i]) ++i;
     if (i == count) return kept->ids;
   }
-  auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
-  for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
+  auto* kept = new KeptIds{new std::int32_t[2 * count], count, hash, head};
+  for (std::size_t i = 0; i < count; ++i) {
+    kept->ids[i] = ids[i];
+    kept->ids[count + i] = -1;
+  }
+  for (std::size_t i = count; i-- > 0;)
+    if (const auto id = static_cast<std::size_t>(ids[i]); id < count)
+      kept->ids[count + id] = static_cast<std::int32_t>(i);
   const KeptIds* made = kept;
   while (!__atomic_compare_exchange(&first, &kept->next, &made, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
@@ -149,6 +156,7 @@ class DeviceOrder {
   constexpr std::int64_t position_of(std::int32_t id) const {
     std::int64_t position = 0;
     if (!is_counter()) {
+      if (many_ && id >= 0 && id < size_) return many_[size_ + id] < 0 ? size_ : many_[size_ + id];
       while (position < size_ && (*this)[position] != id) ++position;
       return position;
     }

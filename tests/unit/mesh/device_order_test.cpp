@@ -127,6 +127,24 @@ TEST(DeviceOrderTest, ListsThatAreNoPermutationStayLists) {
   EXPECT_TRUE(DeviceOrder().empty());
 }
 
+// A device is found in a long list without a search: 200,000 searches of it would take 20 seconds.
+TEST(DeviceOrderTest, PositionsInLongListsAreKnown) {
+  std::mt19937 random(3);
+  Ids ids(200'000);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::shuffle(ids.begin(), ids.end(), random);
+  const DeviceOrder order = order_of(ids);
+  for (std::size_t at = 0; at < ids.size(); ++at) ASSERT_EQ(order.position_of(ids[at]), static_cast<std::int64_t>(at));
+  EXPECT_EQ(order.position_of(-1), order.size());
+  EXPECT_EQ(order.position_of(200'000), order.size());
+  ids[7] = ids[3];
+  ids[9] = 200'001;
+  const DeviceOrder wrong = order_of(ids);
+  EXPECT_EQ(wrong.position_of(ids[3]), 3);
+  EXPECT_EQ(wrong.position_of(order[7]), wrong.size());
+  EXPECT_EQ(wrong.position_of(200'001), 9);
+}
+
 // All lists of up to five ids, one of them out of range.
 TEST(DeviceOrderTest, RepeatedIdsAreFound) {
   for (int n = 1; n <= 5; ++n) {

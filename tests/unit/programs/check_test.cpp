@@ -358,7 +358,7 @@ class Case {
                                          : random_spec(random_, mesh, static_cast<int>(argument.dims.size()));
       leaves.push_back(store(mesh, argument, spec, arguments_[i]));
       text_ += leaves.back().is_number
-                   ? ts::concat_text("  ", leaves.back().number, "\n")
+                   ? ts::concat_text("  ", leaves.back().number.real(), "\n")
                    : ts::concat_text("  ", argument.stacked ? "stacked " : "",
                                      ts::shape_text(argument.dtype, arguments_[i].shape), spec.text(), "\n");
     }
