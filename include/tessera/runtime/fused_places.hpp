@@ -269,7 +269,7 @@ struct FusedPlaces {
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
         if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
-        row_step = std::max(row_step, (place.rows + most - 1) / most);
+        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + most - 1) / most);
       }
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
