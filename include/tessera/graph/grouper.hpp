@@ -64,7 +64,7 @@ class Grouper {
   /// Of an add: the einsum that it absorbs, or -1.
   constexpr int addition(int id) const { return at(id).addition; }
   /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0; }
+  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && !has_operand(at(id).shape_only, i); }
   constexpr bool leaves_group(int id) const {
     if (at(id).is_output) return true;
     for (std::int32_t r = at(id).first_reader; r < at(id).last_reader; ++r)
@@ -143,7 +143,7 @@ class Grouper {
       const std::int32_t* const operands = graph_.operands + node.first;
       place.first_read = static_cast<std::int32_t>(reads_.size());
       for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && (place.shape_only >> i & 1) == 0 && !places[operands[i]].host) {
+        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host) {
           ++places[operands[i]].last_reader;
           reads_.push_back(operands[i]);
         }
