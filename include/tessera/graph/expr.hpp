@@ -189,6 +189,29 @@ template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T,
     return own.module != nullptr ? own : trace_of(pack.tail);
 }
 
+namespace detail {
+
+/// Operands of these ranks, of which some hold a value for each layer of a Stack: one dim more than their type says.
+template <std::size_t N> constexpr void check_layers(const Value (&operands)[N], const int (&ranks)[N]) {
+  int rank = -1;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (operands[i].rank() == 0) continue;
+    if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
+      fail(errc::structure,
+           "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
+           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+    rank = ranks[i];
+  }
+}
+/// The node of an operation on operands whose types have these ranks.
+template <class Tag, int... Ranks, class... Values> constexpr Value emit(const Value& context, const Values&... x) {
+  if constexpr (sizeof...(x) > 0)
+    if (((x.rank() > Ranks) || ...)) check_layers({x...}, {Ranks...});
+  return Tag::emit(context, x...);
+}
+
+}  // namespace detail
+
 /// The node of an operand in the trace that `context` belongs to.
 template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
@@ -212,12 +235,13 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
     return lower_call<typename X::tag>(context.at(x.source), x.operands);
   }
 }
-template <class Tag, class... Ts, class... Done>
+template <class Tag, int... Ranks, class... Ts, class... Done>
 constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
   if constexpr (sizeof...(Ts) == 0)
-    return Tag::emit(context, done...);
+    return detail::emit<Tag, Ranks...>(context, done...);
   else
-    return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
+    return lower_call<Tag, Ranks..., typed_of<decltype(pack.head)>::rank>(context, pack.tail, done...,
+                                                                          lower(context, pack.head));
 }
 
 namespace detail {
@@ -238,7 +262,8 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
     context.source = source;
-    return Sym<typename Result::type, Result::rank>(Tag::emit(context, lower(context, operands)...));
+    return Sym<typename Result::type, Result::rank>(
+        detail::emit<Tag, typed_of<Operands>::rank...>(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
     static_assert(detail::NodeCount<E>::value <= max_expression_nodes,
