@@ -116,6 +116,19 @@ template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>>
   static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
 };
 
+/// Operands of these ranks, of which some hold a value for each layer of a Stack: one dim more than their type says.
+template <std::size_t N> constexpr void check_layers(const Value (&operands)[N], const int (&ranks)[N]) {
+  int rank = -1;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (operands[i].rank() == 0) continue;
+    if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
+      fail(errc::structure,
+           "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
+           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+    rank = ranks[i];
+  }
+}
+
 /// How an operation becomes a node: its operands are brought to the element types that it takes, where its tag says how
 /// (`convert`), and then it is emitted.
 template <class E> struct Emission;
@@ -125,6 +138,8 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
       Tag::template convert<typed_of<Operands>...>(values...);
   }
   template <class... Values> static constexpr Value emit(Value context, Values... values) {
+    if constexpr (sizeof...(values) > 0)
+      if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
     convert(values...);
     return Tag::emit(context, values...);
   }

@@ -111,7 +111,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
     const OpRow& row = row_of(node.op);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);
-      if (operand >= 0 && (row.shape_only >> i & 1) == 0 && sweep.wanted[static_cast<std::size_t>(operand)])
+      if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])
         sweep.wanted[static_cast<std::size_t>(id)] = true;
     }
   }

@@ -71,7 +71,7 @@ class Grouper {
   constexpr int addition(int id) const { return place_[id].addition; }
   /// Whether the node reads the elements of an operand.
   constexpr bool reads(int id, int i) const {
-    return graph_.operands[graph_.nodes[id].first + i] >= 0 && (place_[id].shape_only >> i & 1) == 0;
+    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(place_[id].shape_only, i);
   }
   constexpr bool leaves_group(int id) const {
     const Place& own = place_[id];
@@ -160,7 +160,7 @@ class Grouper {
       const std::int32_t* const operands = graph_.operands + node.first;
       place.first_read = static_cast<std::int32_t>(reads_.size());
       for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && (place.shape_only >> i & 1) == 0 && !places[operands[i]].host) {
+        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host) {
           ++places[operands[i]].last_reader;
           reads_.push_back(operands[i]);
         }

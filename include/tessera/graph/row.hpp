@@ -90,6 +90,9 @@ using GradientRule = void (*)(Gradient&);
 
 inline constexpr std::int8_t any_arity = -1;
 
+/// Whether an operand is in a set of the first eight of them, bit i for operand i.
+constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 && (set >> operand & 1) != 0; }
+
 /// All that is known of one operation. Passes ask the row and never switch over operations.
 struct OpRow {
   std::string_view name;

@@ -46,6 +46,9 @@ struct BindArguments {
         outer = leaf.value;
       else
         outer = leaf.placeholder();
+      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
+        fail(errc::structure, "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
+                              "layers was replaced by a tensor without layers");
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);

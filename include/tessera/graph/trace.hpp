@@ -52,6 +52,7 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
+  int layer_dims = 0;  ///< inside a Stack, a tensor holds all layers
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
     if constexpr (SymOperand<std::remove_const_t<Leaf>>)
@@ -60,11 +61,15 @@ struct CollectOutputs {
       value = leaf.placeholder();
     if (value.module == nullptr)
       fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
+    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
+      if (value.rank() != Leaf::rank + layer_dims)
+        fail(errc::structure, "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
+                              "layers in a Stack");
     module->main().outputs.push_back(value.id);
   }
-  constexpr void enter_stack(auto&) {}
+  constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { layer_dims = 0; }
 };
 
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.

@@ -139,7 +139,7 @@ class GraphVerifier {
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
-      if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
+      if (has_operand(row_of(node.op).shape_only, i)) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
       if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
         return "the result has the element type of its operands";

@@ -95,7 +95,7 @@ class ExplicitAxes {
     int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
       for (int i = 0; i < graph[user].arity; ++i) {
-        if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user].op).shape_only, i)) continue;
         ++readers;
         if (graph[user].op != Op::constraint) continue;
         ++constraints;
@@ -150,7 +150,7 @@ class ExplicitAxes {
     };
     for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
       const int x = graph.operand(id, i);
-      if (x < 0 || (row.shape_only >> i & 1)) continue;
+      if (x < 0 || has_operand(row.shape_only, i)) continue;
       const Sharding& own = of[static_cast<std::size_t>(x)];
       for (int d = 0; d < own.rank; ++d) {
         if (own.dims[d].empty()) continue;

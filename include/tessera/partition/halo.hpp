@@ -144,7 +144,7 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
-    if (!c.has(i) || (row.shape_only >> i & 1) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
     if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});

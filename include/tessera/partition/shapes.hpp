@@ -139,8 +139,9 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
 }
 /// What a layer returns is what the next one is given.
-[[noreturn]] inline void fail_carried(const Node& repeat, const Node& result, const Shape& given,
-                                      const Shape& returned) {
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
+                                                                             const Shape& given,
+                                                                             const Shape& returned) {
   const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
   fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
        " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
@@ -221,7 +222,8 @@ class ShapeInference {
       const int result = body.outputs[k];
       const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
       if (!(returned == arguments[static_cast<std::size_t>(k)]))
-        fail_carried(node, body[result], arguments[static_cast<std::size_t>(k)], returned);
+        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
+                                                            returned);
     }
   }
 

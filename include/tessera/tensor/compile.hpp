@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/graph/nested_call.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -32,11 +33,25 @@ template <class F> class Compiled {
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
+  /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
+  /// not been compiled: it is differentiated and fused with what is around it, under the options of the outermost.
+  template <class... Args> constexpr auto operator()(Args&&... args) const {
+    if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
+      return detail::call_in_trace<F>(args...);
+    } else {
+      // Traces run in the compiler alone: a call that runs pays nothing for this.
+      if (std::is_constant_evaluated())
+        if ((detail::holds_placeholders(args) || ...))
+          return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
+      return run(std::forward<Args>(args)...);
+    }
+  }
+
   /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
   /// updates parameters in place. When the call throws, all of them are as they were, unless it had begun to write a
   /// result over one of them: then their tensors are empty, all of them.
-  template <class... Args> typename traced<Args...>::result operator()(Args&&... args) const {
+  template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
     using Result = typename traced<Args...>::result;
     std::vector<Leaf> leaves;
     detail::PlanLease plan;

@@ -490,6 +490,41 @@ TEST(StackBodies, OfTheHighestRank) {
   EXPECT_EQ(run(program.view(), {Array::number(2), one}).at(0).data, (std::vector<double>{81, 81}));
 }
 
+// Tensors of a Stack outside of its layers hold all layers: they meet each other, and numbers.
+struct Loop {
+  constexpr auto operator()(const auto& net, const auto& v) const {
+    auto y = v;
+    for (int i = 0; i < net.size(); ++i) y = net[i](y);
+    return y;
+  }
+};
+TEST(Stack, RejectsALoopOverItsLayers) {
+  EXPECT_THROW((trace<Loop, ts::Stack<Residual>, Float<2>>()), ts::error);
+  EXPECT_THROW((trace<Loop, ts::Stack<Spread>, Float<2>>()), ts::error);
+  EXPECT_THROW((trace<Loop, ts::Stack<Doubled>, Float<2>>()), ts::error);
+  const auto mixed = [](const ts::Stack<Residual>& net, const auto& v) { return v + net[0].weight * net[0].bias; };
+  EXPECT_THROW((trace<decltype(mixed), ts::Stack<Residual>, Float<0>>()), ts::error);
+  const auto returned = [](const ts::Stack<Residual>& net) { return net[0].bias; };
+  EXPECT_THROW((trace<decltype(returned), ts::Stack<Residual>>()), ts::error);
+  const auto replaced = [](ts::Stack<Residual> net, const auto& v) {
+    net[0].weight = v;
+    return net;
+  };
+  EXPECT_THROW((trace<decltype(replaced), ts::Stack<Residual>, Float<2>>()), ts::error);
+  const auto called = [](ts::Stack<Residual> net, const auto& v) {
+    net[0].weight = v;
+    return net(v);
+  };
+  EXPECT_THROW((trace<decltype(called), ts::Stack<Residual>, Float<2>>()), ts::error);
+  const auto carried = [](const ts::Stack<Residual>& net) { return net(net[0].weight); };
+  EXPECT_THROW((trace<decltype(carried), ts::Stack<Residual>>()), ts::error);
+  const auto penalty = [](const ts::Stack<Residual>& net, const auto& v) {
+    return ts::grad([](const auto& f, const auto& at) { return ts::sum(f(at)) + ts::sum(f[0].bias * f[0].bias); })(net,
+                                                                                                                   v);
+  };
+  EXPECT_THROW((trace<decltype(penalty), ts::Stack<Residual>, Float<2>>()), ts::error);
+}
+
 TEST(Stack, RejectsUseOutsideOfATraceAndComputedSizes) {
   EXPECT_THROW(ts::Stack<Residual>()(ts::Sym<float, 2>()), ts::error);
   EXPECT_THROW((ts::Stack<Residual>(-1, [](int) { return Residual{}; })), ts::error);
