@@ -13,6 +13,7 @@
 #include <tessera/base/hash.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/buffer.hpp>
+#include <tessera/runtime/stored_grid.hpp>
 
 namespace tessera {
 
@@ -29,7 +30,7 @@ class TensorLayout final : public RefCounted {
   TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
       : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding),
         placement_(canonical(sharding, mesh)) {
-    const ShardGrid grid(mesh, sharding);
+    const ShardGrid grid = runtime::stored_grid(mesh, sharding);
     for (int s = 0; s < grid.count(); ++s) {
       const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
       shards_.push_back({bytes_, box});
