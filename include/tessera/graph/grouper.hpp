@@ -508,7 +508,7 @@ class Grouper {
           const std::int32_t* const operands = graph_.operands + node.first;
           for (int i = node.arity - 1; i >= 0; --i) {
             const int operand = operands[i];
-            if (operand < 0 || (place.shape_only >> i & 1) != 0) continue;
+            if (operand < 0 || has_operand(place.shape_only, i)) continue;
             const Place& from = place_[operand];
             if (!from.host && (from.group == own || from.group == other)) continue;
             if (!count) {

@@ -188,7 +188,7 @@ class LeastCostPath {
 inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
   if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
-  return detail::LeastCostPath(shape, dtype, mesh, from, to).steps;
+  return detail::LeastCostPath(shape, dtype, mesh, canonical(from, mesh), canonical(to, mesh)).steps;
 }
 
 }  // namespace tessera

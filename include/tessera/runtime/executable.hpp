@@ -194,6 +194,10 @@ class Executable {
           sharding.priority[d] = sharding.priority[d + 1];
         }
         --sharding.rank;
+      } else if (const Node& node = compiled_.program.main()[compiled_.program.main().outputs[k]];
+                 node.op == Op::constraint && node.labels[2] == 0) {
+        const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.mesh, node.rank);
+        if (canonical(written, plan_.mesh) == sharding) sharding = written;
       }
       results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
     }

@@ -14,6 +14,7 @@
 #include <tessera/partition/plan.hpp>
 #include <tessera/runtime/buffer.hpp>
 #include <tessera/runtime/step_observer.hpp>
+#include <tessera/runtime/stored_grid.hpp>
 
 namespace tessera::runtime {
 
@@ -95,7 +96,7 @@ class FrameLayout {
 
   void add(const GraphView& graph, const PlanValue& value) {
     ValueLayout layout;
-    layout.grid = ShardGrid(mesh_, value.sharding);
+    layout.grid = stored_grid(mesh_, value.sharding);
     layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
     layout.element = static_cast<std::int64_t>(size_of(value.dtype));
     layout.first = pointers_;
@@ -230,7 +231,7 @@ class WorkGrid {
       for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
     Sharding all;
     all.unreduced = axes;
-    grid_ = ShardGrid(layout.mesh(), all);
+    grid_ = stored_grid(layout.mesh(), all);
     axes_ = axes;
   }
   int count() const { return grid_.count(); }

@@ -230,13 +230,13 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
              ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
-      if (!(layer->shape() == x.shape()) || !(layer->sharding() == x.sharding()))
+      if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
              shape_text(x.dtype(), layer->shape()), text(layer->sharding(), mesh));
     }
     info.shape = x.shape();
-    info.sharding = x.sharding();
+    info.sharding = x.placement();
     if (leaf.stacked) {
       info.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
       for (int d = info.sharding.rank; d > 0; --d) {

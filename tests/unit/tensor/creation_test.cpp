@@ -40,6 +40,17 @@ template <class T, int Rank> void round_trip(std::mt19937& random) {
   }
 }
 
+// A plan may have any number of devices; what is stored is looked at shard by shard.
+TEST(creation, a_tensor_has_a_bounded_number_of_distinct_shards) {
+  const ts::Mesh most({{"data", 65536}, {"model", 32767}});
+  const auto split = [&] { (void)ts::ones<float>({8, 8}, most, {"data", "model"}); };
+  expect_error(ts::errc::capacity, split,
+               "[run] shards: {data,model} on mesh(data=65536,model=32767) has 2147418112 distinct shards, and this "
+               "process runs at most 1048576; a plan may have any number");
+  EXPECT_EQ(ts::to_host(ts::ones<float>({2}, most)), (std::vector<float>{1, 1}));
+  EXPECT_EQ(ts::to_host(ts::ones<float>({2}, most, {"data"})), (std::vector<float>{1, 1}));
+}
+
 }  // namespace
 
 TEST(creation, shard_and_to_host_are_inverse_on_random_layouts) {
