@@ -19,6 +19,9 @@ enum class Scratch {
   wide_a,
   wide_b,
   sums,
+  long_sums,
+  row_counts,
+  partial_products,
   sort
 };
 

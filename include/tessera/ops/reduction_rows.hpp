@@ -63,6 +63,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .partial = always_partial,
       .gradient =
           [](Gradient& r) {
+            if (Reduced::of(r.node()).constant) return;
             Value g = r.g();
             r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
           }}},
