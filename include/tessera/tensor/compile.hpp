@@ -14,10 +14,13 @@
 namespace tessera {
 
 namespace detail {
-/// An expression given to a compiled function is computed first.
+/// An expression given to a compiled function is computed first. A floating-point number can only be a Scalar; an
+/// integer could be a Dim as well, so its caller says which.
 template <class A> decltype(auto) as_argument(A&& argument) {
   if constexpr (ExprOperand<std::remove_cvref_t<A>>)
     return eval(argument);
+  else if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
+    return Scalar(static_cast<double>(argument));
   else
     return std::forward<A>(argument);
 }
@@ -31,6 +34,18 @@ template <class F> class Compiled {
       : source_(source), options_(options) {}
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
+
+  // A call with numbers, and one that can't be traced, for which it is enough that the compiler has said why.
+  template <class... Args>
+    requires((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...))
+  typename traced<Args...>::result operator()(Args&&... args) const {
+    return (*this)(as_scalar(std::forward<Args>(args))...);
+  }
+  template <class... Args>
+    requires(!(std::is_floating_point_v<std::remove_cvref_t<Args>> || ...) && !traced<Args...>::valid)
+  detail::NoResult operator()(Args&&...) const {
+    return {};
+  }
 
   /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
@@ -96,6 +111,12 @@ template <class F> class Compiled {
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
 
+  template <class A> static decltype(auto) as_scalar(A&& argument) {
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
+      return Scalar(static_cast<double>(argument));
+    else
+      return std::forward<A>(argument);
+  }
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
   /// Whether the arguments of a call are tensors and numbers, all of them lent.
   template <class... Args>
@@ -149,8 +170,7 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 /// by the C++ compiler, to record what it computes.
 /// `options` say what a plan of it must not do.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
-  static_assert(std::is_empty_v<F>,
-                "tessera: a compiled function must not capture anything; pass what it needs as arguments");
+  (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);
 }
 template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current()) {
