@@ -1,5 +1,6 @@
 # Compiles SOURCE with COMPILER and FLAGS. KIND twin: it must compile. KIND failure: it must not, with the message that
-# its first line expects, in at most as many lines as a second line `// lines: <n>` allows.
+# its first line expects, in at most as many lines as a second line `// lines: <n>` allows. `// expect first:` is for a
+# message that comes before any other error.
 
 set(command ${COMPILER} -std=c++20 -fsyntax-only ${FLAGS} ${SOURCE})
 if(KIND STREQUAL "twin")
@@ -17,14 +18,18 @@ endif()
 
 file(STRINGS ${SOURCE} expectations LIMIT_COUNT 2)
 list(GET expectations 0 first)
-if(NOT first MATCHES "^// expect: (.+)$")
-  message(FATAL_ERROR "The first line of ${SOURCE} must be `// expect: <regex>`")
+if(NOT first MATCHES "^// expect( first)?: (.+)$")
+  message(FATAL_ERROR "The first line of ${SOURCE} must be `// expect: <regex>` or `// expect first: <regex>`")
 endif()
-set(expected "${CMAKE_MATCH_1}")
+set(expected "${CMAKE_MATCH_2}")
+set(searched "${output}")
+if(CMAKE_MATCH_1)
+  string(REGEX MATCH "error: [^\n]*" searched "${output}")
+endif()
 if(status EQUAL 0)
   message(FATAL_ERROR "It must not compile, and it did")
 endif()
-if(NOT output MATCHES "${expected}")
+if(NOT searched MATCHES "${expected}")
   message(FATAL_ERROR "It failed, but not with a message that matches `${expected}`:\n${output}")
 endif()
 

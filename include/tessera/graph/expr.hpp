@@ -25,6 +25,13 @@ struct GreaterEqualTag;
 /// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
 /// There is no ==: equality of elements is ts::equal.
 template <class Self> struct Operators {
+  /// A traced function has no values yet that an `if` could ask for.
+  constexpr explicit operator bool() const {
+    static_assert(std::is_void_v<Self>,
+                  "tessera: if, ?:, &&, || and ! can't use a tensor, whose values are not known while a function is "
+                  "traced; use ts::select(condition, yes, no), ts::logical_and, ts::logical_or or ts::logical_not");
+    return false;
+  }
   template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
     return call<AddTag>(a.source, a.value, b);
   }

@@ -59,7 +59,16 @@ template <class F, class... Args> constexpr auto call_in_trace(const Args&... ar
     else
       return std::tuple<decltype(as_traced_argument(args))...>(as_traced_argument(args)...);
   }();
-  return invoke_traced<F>(arguments, std::index_sequence_for<Args...>{});
+  return []<class... Given>(std::tuple<Given...>& list) {
+    if constexpr (!TraceableFunction<F>) {
+      (void)sizeof(ExplainFunction<F>);
+      return NoResult{};
+    } else if constexpr (std::is_same_v<typename decltype(returned_type<F, Given...>())::type, NoResult>) {
+      return NoResult{};  // the compiler has said why
+    } else {
+      return settle(std::apply([](auto&... x) { return F{}(x...); }, list));
+    }
+  }(arguments);
 }
 
 /// A traced result in the type that the caller of a compiled function gets: tensors that hold placeholders.

@@ -20,8 +20,10 @@ template <class R> constexpr auto settle(const R& result) {
   if constexpr (ExprOperand<R>) {
     return as_sym(result);
   } else if constexpr (is_tuple_v<R>) {
-    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); },
-                      result);
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
   } else {
     return result;
   }

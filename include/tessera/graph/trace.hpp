@@ -2,8 +2,10 @@
 #define TESSERA_GRAPH_TRACE_HPP
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <tessera/base/fixed_string.hpp>
@@ -90,6 +92,12 @@ template <class T, int R> struct FinalResult<Sym<T, R>> {
 template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
   using type = std::tuple<typename FinalResult<Ts>::type...>;
 };
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
 
 /// What a trace takes.
 struct TraceSize {
@@ -97,22 +105,62 @@ struct TraceSize {
   int arguments = 0;  ///< leaves of them
 };
 
-template <class T> struct SymFor;
-template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Says why a function can't be traced by its type, once wherever it is used.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
+                          "lambda: [](const auto&... x) { return f(x...); }");
+  static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+  static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
 };
 
-template <class F, class Tuple, std::size_t... I>
-constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (!std::is_empty_v<F>) {
-    return std::tuple<>();  // Trace says what is wrong
-  } else if constexpr (requires { F{}(std::get<I>(arguments)...); }) {
-    return settle(F{}(std::get<I>(arguments)...));
+/// What a trace that can't be made gives. It converts to anything, so that the first message is the only one.
+struct NoResult {
+  template <class T> operator T() const;
+};
+
+/// The result of a function, as it returns it.
+template <class F, class... Args> constexpr auto returned_type() {
+  if constexpr (requires { F{}(std::declval<Args&>()...); }) {
+    using Returned = decltype(F{}(std::declval<Args&>()...));
+    static_assert(!std::is_void_v<Returned>, "tessera: the traced function returns nothing; it lacks a return");
+    if constexpr (std::is_void_v<Returned>)
+      return std::type_identity<NoResult>{};
+    else {
+      using Settled = decltype(settle(std::declval<Returned>()));
+      explain_model<Settled>();
+      return std::type_identity<Settled>{};
+    }
   } else {
-    static_assert(sizeof...(I) > 99,
+    static_assert(sizeof...(Args) > 99,
                   "tessera: the traced function does not take as many arguments as it is given here, "
                   "or takes other types; or, after an error in the function itself, clang says this as well");
-    return std::tuple<>();
+    return std::type_identity<NoResult>{};
+  }
+}
+
+/// The types of a trace.
+template <class F, class... Args> struct TraceTypes {
+  using arguments = std::tuple<typename TracedArgument<Args>::type...>;
+  using traced_result = typename decltype(returned_type<F, typename TracedArgument<Args>::type...>())::type;
+  static constexpr bool valid = !std::is_same_v<traced_result, NoResult> && Model<traced_result>;
+  using result = std::conditional_t<valid, typename FinalResult<traced_result>::type, NoResult>;
+};
+struct NoTypes {
+  using result = NoResult;
+  static constexpr bool valid = false;
+};
+template <class F, class... Args> constexpr auto trace_types() {
+  if constexpr (TraceableFunction<F> && (Model<typename TracedArgument<Args>::type> && ...)) {
+    return std::type_identity<TraceTypes<F, Args...>>{};
+  } else {
+    (void)sizeof(ExplainFunction<F>);
+    (explain_model<typename TracedArgument<Args>::type>(), ...);
+    return std::type_identity<NoTypes>{};
   }
 }
 
@@ -120,20 +168,20 @@ constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
 
 /// How a function is traced for arguments of these types.
 template <class F, class... Args> struct Trace {
-  static_assert(std::is_empty_v<F>,
-                "tessera: a traced function must not capture anything; pass what it needs as arguments");
-  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-  using traced_result =
-      decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
-  using result = typename detail::FinalResult<traced_result>::type;
+  using types = typename decltype(detail::trace_types<F, Args...>())::type;
+  /// Whether it can be made at all; if not, the compiler has said why.
+  static constexpr bool valid = types::valid;
+  using result = typename types::result;
 
   static constexpr std::pair<Module, int> trace() {
     std::pair<Module, int> made;
-    arguments list{};
+    typename types::arguments list{};
     detail::BindProgram bind{&made.first};
     for_each_leaf(list, bind);
     made.second = bind.next;
-    auto out = detail::invoke_traced<F>(list, std::index_sequence_for<Args...>{});
+    auto out = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return detail::settle(F{}(std::get<I>(list)...));
+    }(std::index_sequence_for<Args...>());
     detail::CollectOutputs collect{&made.first};
     for_each_leaf(out, collect);
     simplify(made.first);
@@ -151,22 +199,38 @@ namespace detail {
 template <class T>
 concept Traceable = requires { typename Constant<T::measure()>; };
 
-/// The program of a trace. Where there is none, the compiler says why once, and what would follow from it is left out.
-template <class T> struct TracedProgram {
-  static_assert(T::measure().program.graphs > 0, "tessera: this function can't be traced");
+/// In place of a program that there is none of: what would follow from that is left out.
+struct NoProgram {
   static constexpr TraceSize sizes{{1, 0, 0, 0, 0}, 0};
   static constexpr FrozenProgram<sizes.program> frozen{};
 };
-template <Traceable T> struct TracedProgram<T> {
+template <class T> struct TracedProgram {
   static constexpr TraceSize sizes = T::measure();
   static constexpr FrozenProgram<sizes.program> frozen{T::trace().first};
 };
+/// Says what to do about a function that can't be traced, then why it can't, in the compiler's words.
+template <class T> struct WhatToDo {
+  static_assert(std::is_void_v<T>, "tessera: this function can't be traced; the next error says why. Where it names a "
+                                   "function that is not constexpr, write constexpr before that function");
+};
+template <class T> struct Reason {
+  static_assert(T::measure().program.graphs > 0);
+};
+template <class T> struct UntraceableProgram : WhatToDo<T>, Reason<T>, NoProgram {};
+template <class T> constexpr auto program_of() {
+  if constexpr (!T::valid)
+    return std::type_identity<NoProgram>{};
+  else if constexpr (Traceable<T>)
+    return std::type_identity<TracedProgram<T>>{};
+  else
+    return std::type_identity<UntraceableProgram<T>>{};
+}
 
 }  // namespace detail
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
 template <class F, class... Args> struct Traced : Trace<F, Args...> {
-  using Program = detail::TracedProgram<Trace<F, Args...>>;
+  using Program = typename decltype(detail::program_of<Trace<F, Args...>>())::type;
   static constexpr const auto& frozen = Program::frozen;
   static constexpr detail::TraceSize sizes = Program::sizes;
   static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {

@@ -1,91 +1,15 @@
 #ifndef TESSERA_GRAPH_TREE_HPP
 #define TESSERA_GRAPH_TREE_HPP
 
-#include <array>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/model.hpp>
 
 namespace tessera {
-
-template <class Block> class Stack;
-
-namespace detail {
-
-template <class T>
-inline constexpr bool is_leaf_v =
-    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <class T> inline constexpr bool is_stack_v = false;
-template <class B> inline constexpr bool is_stack_v<Stack<B>> = true;
-template <class T> inline constexpr bool is_tuple_v = false;
-template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
-template <class T> inline constexpr bool is_array_v = false;
-template <class T, std::size_t N> inline constexpr bool is_array_v<std::array<T, N>> = true;
-
-struct AnyField {
-  template <class T> constexpr operator T() const;
-};
-template <class T, class... Fields> constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; })
-    return field_count<T, Fields..., AnyField>();
-  else
-    return static_cast<int>(sizeof...(Fields));
-}
-
-/// A field that a model can't have: its run-time value would be ignored by the trace.
-template <class Field>
-inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> ||
-                                         is_array_v<Field> || (std::is_aggregate_v<Field> && std::is_class_v<Field>);
-
-/// Calls f(field) for every field of a plain struct.
-template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
-  constexpr int n = field_count<std::remove_const_t<T>>();
-  static_assert(n <= 16,
-                "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
-  // clang-format off
-  if constexpr (n == 1) { auto& [a] = object; f(a); }
-  else if constexpr (n == 2) { auto& [a, b] = object; f(a); f(b); }
-  else if constexpr (n == 3) { auto& [a, b, c] = object; f(a); f(b); f(c); }
-  else if constexpr (n == 4) { auto& [a, b, c, d] = object; f(a); f(b); f(c); f(d); }
-  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; f(a); f(b); f(c); f(d); f(e); }
-  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; f(a); f(b); f(c); f(d); f(e); f(g); }
-  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; f(a); f(b); f(c); f(d); f(e); f(g); f(h); }
-  else if constexpr (n == 8) {
-    auto& [a, b, c, d, e, g, h, i] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i);
-  } else if constexpr (n == 9) {
-    auto& [a, b, c, d, e, g, h, i, j] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j);
-  } else if constexpr (n == 10) {
-    auto& [a, b, c, d, e, g, h, i, j, k] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k);
-  } else if constexpr (n == 11) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l);
-  } else if constexpr (n == 12) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m);
-  } else if constexpr (n == 13) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o);
-  } else if constexpr (n == 14) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p);
-  } else if constexpr (n == 15) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q);
-  } else if constexpr (n == 16) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q); f(r);
-  }
-  // clang-format on
-}
-
-}  // namespace detail
 
 template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
 
@@ -180,11 +104,9 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
   } else if constexpr (detail::is_array_v<U>) {
     for (auto& item : object) for_each_leaf(item, visitor);
   } else {
-    static_assert(
-        detail::is_model_field_v<U>,
-        "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
-        "number; a field of another type would be ignored by the trace: make it a template parameter");
-    if constexpr (detail::is_model_field_v<U> && !std::is_empty_v<U>)
+    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
+      (void)sizeof(detail::ExplainPart<U>);
+    else if constexpr (!std::is_empty_v<U>)
       detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
   }
 }

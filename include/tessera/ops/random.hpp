@@ -43,6 +43,17 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   }
 };
 
+/// A key that is none is said here, and replaced.
+template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
+  constexpr bool is_operand = Operand<Key>;
+  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
+                            "such as the number of the step, not a ts::Key");
+  if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
@@ -66,20 +77,20 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
 /// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
 /// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, key);
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
 
 /// Zero with probability `rate`, and x / (1 - rate) otherwise: zeros at a rate of 1. Two dropouts of one key need two
 /// streams. Errors: option for a rate outside of [0, 1].
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, NumberOperand Key>
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, key);
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
 }  // namespace tessera

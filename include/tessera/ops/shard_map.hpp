@@ -275,7 +275,7 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
 template <class Outer, class Traced> constexpr auto unmade_results(const Value& context) {
   if constexpr (is_tuple_v<Traced>)
-    return [&]<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
+    return [&]<template <class...> class Tuple, class... Rs>(std::type_identity<Tuple<Rs...>>) {
       return std::tuple(unmade_results<Outer, Rs>(context)...);
     }(std::type_identity<Traced>());
   else if constexpr (LocalOperand<Traced> && !std::is_void_v<Outer>)

@@ -200,8 +200,7 @@ class ShapeInference {
     const Node& node = graph[id];
     const Repeat repeat = Repeat::of(node);
     std::int64_t layers =
-        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer()
-                       : -1;
+        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
     if (repeat.counted && layers < 1) fail_layer_count(layers);
     Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {

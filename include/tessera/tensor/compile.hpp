@@ -15,10 +15,13 @@
 namespace tessera {
 
 namespace detail {
-/// An expression given to a compiled function is computed first.
+/// An expression given to a compiled function is computed first. A floating-point number can only be a Scalar; an
+/// integer could be a Dim as well, so its caller says which.
 template <class A> decltype(auto) as_argument(A&& argument) {
   if constexpr (ExprOperand<std::remove_cvref_t<A>>)
     return eval(argument);
+  else if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
+    return Scalar(static_cast<double>(argument));
   else
     return std::forward<A>(argument);
 }
@@ -36,8 +39,12 @@ template <class F> class Compiled {
   /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
   /// not been compiled: it is differentiated and fused with what is around it, under the options of the outermost.
   template <class... Args> constexpr auto operator()(Args&&... args) const {
-    if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
+    if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
+      return (*this)(as_scalar(std::forward<Args>(args))...);
+    } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
+    } else if constexpr (!traced<Args...>::valid) {
+      return detail::NoResult{};  // the compiler has said why
     } else {
       // Traces run in the compiler alone: a call that runs pays nothing for this.
       if (std::is_constant_evaluated())
@@ -120,6 +127,12 @@ template <class F> class Compiled {
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
 
+  template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
+      return Scalar(static_cast<double>(argument));
+    else
+      return std::forward<A>(argument);
+  }
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
   /// Whether the arguments of a call are tensors and numbers, all of them lent.
   template <class... Args>
@@ -174,8 +187,7 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 /// by the C++ compiler, to record what it computes.
 /// `options` say what a plan of it must not do.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
-  static_assert(std::is_empty_v<F>,
-                "tessera: a compiled function must not capture anything; pass what it needs as arguments");
+  (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);
 }
 template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current()) {

@@ -47,6 +47,28 @@ ts::Stack<Block> stack_of(int layers, ts::Dim parts = 2, double scale = 0.5) {
 
 }  // namespace
 
+TEST(Compiled, FloatingPointNumbersAreGivenAsScalars) {
+  constexpr auto run = ts::compile([](auto x, auto scale, auto shift) { return std::pair(x * scale + shift, x * 2); });
+  const auto misses = [&] { return run.cache_statistics<Tensor<2>, ts::Scalar, ts::Scalar>().misses; };
+  const std::vector<float> values = ts::to_host(counting(6, 3));
+  const auto check = [&](const std::pair<Tensor<2>, Tensor<2>>& got, float scale, float shift) {
+    const std::vector<float> first = ts::to_host(got.first), second = ts::to_host(got.second);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(first[i], values[i] * scale + shift);
+      EXPECT_EQ(second[i], values[i] * 2);
+    }
+  };
+  Tensor<2> x = counting(6, 3, {"x"});
+  const float half = 0.5f;
+  check(run(x, half, 2.0), 0.5f, 2);
+  check(run(x, 0.25, ts::Scalar(-1)), 0.25f, -1);
+  check(run(x, ts::Scalar(4), -0.5f), 4, -0.5f);
+  EXPECT_EQ(misses(), 1);
+  EXPECT_EQ(run.explain(x, 0.5f, 1.0), run.explain(x, ts::Scalar(0.5), ts::Scalar(1)));
+  check(run(std::move(x), half, 1.0f), 0.5f, 1);
+  EXPECT_THROW(run(x, half, 1.0f), ts::error) << "what is moved in beside a number is given up";
+}
+
 TEST(Compiled, ScalarsChangeWithoutANewPlanAndDimsMakeOne) {
   static constexpr auto f = [](auto x, auto scale, auto parts) {
     return ts::merge_dims<0, 1>(ts::split_dim<0>(x, parts)) * scale;

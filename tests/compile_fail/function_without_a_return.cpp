@@ -1,0 +1,18 @@
+// expect first: the traced function returns nothing; it lacks a return
+// lines: 20
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/reduction.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct Doubled {
+  constexpr auto operator()(const auto& x) const {
+#ifdef TESSERA_TWIN
+    return x * 2;
+#else
+    x * 2;
+#endif
+  }
+};
+constexpr auto program = ts::Traced<Doubled, Matrix>::program();

@@ -1,0 +1,19 @@
+// expect first: inside a traced function the key of random numbers is a number or a ts::Scalar, such as the number of
+// the step, not a ts::Key lines: 34
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/random.hpp>
+#include <tessera/tensor/key.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct Dropped {
+  constexpr auto operator()(const auto& x) const {
+#ifdef TESSERA_TWIN
+    return ts::dropout(x, 0.1, 3);
+#else
+    return ts::dropout(x, 0.1, ts::Key(3));
+#endif
+  }
+};
+constexpr auto program = ts::Traced<Dropped, Matrix>::program();

@@ -1,0 +1,19 @@
+// expect first: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without constructors,
+// private fields, virtual functions and base classes lines: 30
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/reduction.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct Model {
+  Matrix w;
+#ifndef TESSERA_TWIN
+  constexpr Model() {}
+#endif
+  constexpr auto operator()(const auto& x) const { return x * w; }
+};
+struct Apply {
+  constexpr auto operator()(const auto& model, const auto& x) const { return model(x); }
+};
+constexpr auto program = ts::Traced<Apply, Model, Matrix>::program();
