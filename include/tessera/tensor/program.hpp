@@ -38,7 +38,7 @@ namespace detail {
 /// A traced program with its kernels, and the steps that it needs, as code.
 template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
-  using TracedUnits<Traced>::size;
+  using TracedUnits<Traced>::kernel_count;
   using TracedUnits<Traced>::views;
 
   // What the program computes with: code for anything else would only cost compile time.
@@ -129,7 +129,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
       return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
-    }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
+    }(std::make_index_sequence<kernel_count>{});
     return {Traced::program(), views.data(), kernels.data(),
             code.data(),       steps.data(), &tessera::kernels::strided_reduce_as<sums, extremes>};
   }
