@@ -67,14 +67,11 @@ class Gradient {
 
   /// A cotangent that is the same along a dim is not spread over it to be summed again: it is multiplied by the extent.
   constexpr Value count_repeats(Value cotangent, Value target) const {
-    const Value result = y();
-    const auto extends = [&](const Value& v, int d) {
-      const int own = d - (result.rank() - v.rank());
-      return own >= 0 && !v.is_unit(own);
-    };
-    for (int d = 0; d < result.rank(); ++d)
-      if (!result.is_unit(d) && !extends(target, d) && !extends(cotangent, d))
-        cotangent = cotangent * build::cast(build::extent(result, d), cotangent.dtype());
+    const Node &result = node(), &own = cotangent.node();
+    unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
+                    ~build::extending_dims(own, result.rank);
+    for (int d = 0; lost != 0; ++d, lost >>= 1)
+      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(y(), d), cotangent.dtype());
     return cotangent;
   }
 

@@ -18,7 +18,53 @@ enum class SpaceForm : std::uint8_t {
   reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
 };
 
+/// What grouping finds out about one node.
+struct NodeGroup {
+  std::int32_t group = -1;
+  std::int32_t next = -1;      ///< member of the group, by rising id
+  std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
+  OpKind kind = OpKind::source;
+  SpaceForm form = SpaceForm::element;
+  std::uint8_t shape_only = 0;
+  bool host = false;
+  bool leaves = false;       ///< it is read outside of its group
+  bool whole_input = false;  ///< a reduction: its operand has the space of the group
+};
+
+/// Nodes that run as one step.
+struct GroupMembers {
+  std::int32_t first = -1, last = -1, count = 0;  ///< chained by NodeGroup::next
+  std::int32_t rank = 0;                          ///< of the iteration space
+  bool fused = false;
+};
+
+/// The groups of one graph, in an order in which they can run.
+struct GroupsView {
+  const NodeGroup* nodes = nullptr;
+  const GroupMembers* groups = nullptr;
+  int count = 0;
+};
+struct Groups {
+  Growable<NodeGroup> nodes;
+  Growable<GroupMembers> groups;
+  constexpr GroupsView view() const { return {nodes.data(), groups.data(), static_cast<int>(groups.size())}; }
+};
+
 namespace detail {
+
+/// The iteration space that each node of a graph has on its own.
+struct NodeSpaces {
+  Growable<Space> spaces;
+  constexpr explicit NodeSpaces(const GraphView& graph) : spaces(static_cast<std::size_t>(graph.size)) {
+    const DimClasses classes(graph);
+    Space* const made = spaces.data();
+    for (int id = 0; id < graph.size; ++id) {
+      const int rank = graph.nodes[id].rank;
+      made[id].rank = rank;
+      for (int d = 0; d < rank; ++d) made[id].dims[d] = classes.of(id, d);
+    }
+  }
+};
 
 /// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
 /// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
@@ -43,10 +89,17 @@ class Grouper {
     std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
 
-  constexpr explicit Grouper(const GraphView& graph)
+  /// `spaces`, where given, are those of the nodes.
+  constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
       : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)),
         words_((count(graph.size) / 64 / chunk + 1) * chunk), reach_(words_ * count(graph.size)), alive_(words_),
         scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()), bits_(reach_.data()) {
+    if (spaces != nullptr) {
+      for (int id = 0; id < graph.size; ++id) place_[id].space = spaces[id];
+    } else {
+      const NodeSpaces own(graph);
+      for (int id = 0; id < graph.size; ++id) place_[id].space = own.spaces.data()[id];
+    }
     describe_nodes();
     list_reads();
     find_additions();
@@ -57,29 +110,26 @@ class Grouper {
   Grouper(const Grouper&) = delete;
   Grouper& operator=(const Grouper&) = delete;
 
-  /// The groups in an order in which they can run.
-  constexpr const Growable<std::int32_t>& order() const { return order_; }
-  constexpr const Group& group(int g) const { return group_[g]; }
-  constexpr int next_member(int id) const { return place_[id].next; }
-
-  constexpr int group_of(int id) const { return place_[id].group; }
-  constexpr bool is_host(int id) const { return place_[id].host; }
-  constexpr SpaceForm form_of(int id) const { return place_[id].form; }
-  constexpr OpKind kind(int id) const { return place_[id].kind; }
-  constexpr const Space& space_of(int id) const { return place_[id].space; }
-  /// Of an add: the einsum that it absorbs, or -1.
-  constexpr int addition(int id) const { return place_[id].addition; }
-  /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const {
-    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(place_[id].shape_only, i);
-  }
-  constexpr bool leaves_group(int id) const {
-    const Place& own = place_[id];
-    if (own.is_output) return true;
-    const std::int32_t* const readers = readers_.data();
-    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
-      if (place_[readers[r]].group != own.group) return true;
-    return false;
+  constexpr Groups groups() const {
+    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order_.size())};
+    NodeGroup* const nodes = made.nodes.data();
+    for (int id = 0; id < graph_.size; ++id) {
+      const Place& own = place_[id];
+      nodes[id] = {own.group,
+                   own.next,
+                   own.addition,
+                   own.kind,
+                   own.form,
+                   own.shape_only,
+                   own.host,
+                   leaves_group(own),
+                   own.kind == OpKind::reduction && own.group >= 0 &&
+                       place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space};
+    }
+    GroupMembers* next = made.groups.data();
+    for (std::int32_t g : order_)
+      *next++ = {group_[g].first, group_[g].last, group_[g].count, group_[g].space.rank, group_[g].fused};
+    return made;
   }
 
  private:
@@ -124,8 +174,15 @@ class Grouper {
   /// How many words of a set are in use, in whole chunks.
   constexpr std::size_t used_words() const { return (count(group_count_) / 64 / chunk + 1) * chunk; }
 
+  constexpr bool leaves_group(const Place& own) const {
+    if (own.is_output) return true;
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
+      if (place_[readers[r]].group != own.group) return true;
+    return false;
+  }
+
   constexpr void describe_nodes() {
-    const DimClasses classes(graph_);
     Place* const places = places_.data();
     for (int id = 0; id < graph_.size; ++id) {
       Place& place = places[id];
@@ -133,8 +190,6 @@ class Grouper {
       const OpRow& row = row_of(node.op);
       place.kind = row.kind;
       place.shape_only = row.shape_only;
-      place.space.rank = node.rank;
-      for (int d = 0; d < node.rank; ++d) place.space.dims[d] = classes.of(id, d);
       const std::int32_t* const operands = graph_.operands + node.first;
       bool host = node.rank == 0 && (is_host_source(node.op) || row.kind == OpKind::elementwise);
       const bool computed = host && !is_host_source(node.op);
@@ -153,29 +208,33 @@ class Grouper {
   }
 
   constexpr void list_reads() {
-    Place* const places = places_.data();
+    Place* const places = place_;
+    std::size_t most = 0;
+    for (int id = 0; id < graph_.size; ++id) most += graph_.nodes[id].arity;
+    reads_ = Growable<std::int32_t>(most);
+    std::int32_t* const reads = reads_.data();
+    std::int32_t next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       Place& place = places[id];
       const Node& node = graph_.nodes[id];
       const std::int32_t* const operands = graph_.operands + node.first;
-      place.first_read = static_cast<std::int32_t>(reads_.size());
+      place.first_read = next;
       for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host) {
-          ++places[operands[i]].last_reader;
-          reads_.push_back(operands[i]);
-        }
-      place.last_read = static_cast<std::int32_t>(reads_.size());
+        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host)
+          ++places[reads[next++] = operands[i]].last_reader;
+      place.last_read = next;
     }
     // So far last_reader is how many there are.
-    std::int32_t next = 0;
+    next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       next += places[id].last_reader;
       places[id].first_reader = places[id].last_reader = next - places[id].last_reader;
     }
-    readers_ = Growable<std::int32_t>(reads_.size());
+    readers_ = Growable<std::int32_t>(most);
+    std::int32_t* const readers = readers_.data();
     for (int id = 0; id < graph_.size; ++id)
       for (std::int32_t r = places[id].first_read; r < places[id].last_read; ++r)
-        readers_.data()[places[reads_.data()[r]].last_reader++] = id;
+        readers[places[reads[r]].last_reader++] = id;
   }
 
   // The sum of two products needs no pass of its own: the second product is added to the first in place.
@@ -295,12 +354,13 @@ class Grouper {
     for (std::int32_t r = own.first_read; r < own.last_read; ++r)
       if (const int other = place_[reads[r]].group; other >= 0 && other != g && !reaches(g, other)) depend(g, other);
   }
-  constexpr bool reaches(int from, int to) const { return (reach(from)[to / 64] >> (to % 64) & 1) != 0; }
+  constexpr bool reaches(int from, int to) const {
+    return (bits_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
+  }
   constexpr void absorb_reach(int from, int to) {
-    std::uint64_t* const b = reach(from);
-    const std::uint64_t* const m = reach(to);
-    const std::size_t words = used_words();
-    for (std::size_t w = 0; w < words; w += chunk)
+    std::uint64_t* const b = bits_ + words_ * static_cast<std::size_t>(from);
+    const std::uint64_t* const m = bits_ + words_ * static_cast<std::size_t>(to);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(group_count_); w += chunk)
       b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
           b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
   }
@@ -327,7 +387,7 @@ class Grouper {
   /// reads b. The smaller of the two knows its neighbours sooner.
   constexpr bool path_between(int a, int b) const {
     if (!reaches(a, b)) return false;
-    const std::size_t word = count(b) / 64;
+    const auto word = static_cast<std::size_t>(b) / 64;
     if (group_[a].count <= group_[b].count) {
       const std::int32_t* const reads = reads_.data();
       for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
@@ -438,11 +498,12 @@ class Grouper {
   }
   constexpr void spread_reach(int kept, int gone) {
     const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
-    const std::uint64_t *k = bits_ + kept / 64, *g = bits_ + gone / 64;
+    const std::size_t k = count(kept) / 64, g = count(gone) / 64, w = words_;
     const std::uint64_t* const alive = alive_.data();
-    for (int first = 0; first < group_count_; first += 4, k += 4 * words_, g += 4 * words_)
-      if (first + 4 > group_count_ || (((k[0] | k[words_] | k[2 * words_] | k[3 * words_]) & kept_bit) |
-                                       ((g[0] | g[words_] | g[2 * words_] | g[3 * words_]) & gone_bit)) != 0)
+    for (int first = 0; first < group_count_; first += 4)
+      if (const std::uint64_t* const r = reach(first);
+          first + 4 > group_count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
+                                       ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
         for (int t = first; t < first + 4 && t < group_count_; ++t)
           if (t != kept && (alive[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
             depend(t, kept);

@@ -14,16 +14,14 @@ namespace tessera {
 namespace detail {
 
 /// Which nodes the outputs depend on.
-constexpr Growable<std::uint8_t> live_nodes(const Graph& graph) {
-  Growable<std::uint8_t> made(graph.nodes.size());
+constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
+  Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
   std::uint8_t* const live = made.data();
-  const Node* const nodes = graph.nodes.data();
-  const std::int32_t* const operands = graph.operands.data();
-  for (std::int32_t id : graph.outputs) live[id] = 1;
-  for (int id = graph.size() - 1; id >= 0; --id) {
+  for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
+  for (int id = graph.size - 1; id >= 0; --id) {
     if (live[id] == 0) continue;
-    const std::int32_t* const own = operands + nodes[id].first;
-    for (int i = nodes[id].arity - 1; i >= 0; --i)
+    const std::int32_t* const own = graph.operands + graph.nodes[id].first;
+    for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
       if (own[i] >= 0) live[own[i]] = 1;
   }
   return made;
@@ -130,22 +128,37 @@ class PadsToConcat {
   }
 };
 
+/// An empty graph with room for a copy of another.
+constexpr Graph graph_of_size(const GraphView& graph) {
+  std::size_t operands = 0;
+  if (graph.size > 0)
+    operands = static_cast<std::size_t>(graph.nodes[graph.size - 1].first) + graph.nodes[graph.size - 1].arity;
+  Graph made;
+  made.nodes.reserve(static_cast<std::size_t>(graph.size));
+  made.operands.reserve(operands);
+  return made;
+}
+
+constexpr std::size_t longest_list(const GraphView& graph) {
+  std::size_t longest = 0;
+  for (int id = 0; id < graph.size; ++id)
+    if (graph.nodes[id].arity > longest) longest = graph.nodes[id].arity;
+  return longest;
+}
+
 /// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
-constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
+constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
   const Growable<std::uint8_t> live = live_nodes(graph);
   const std::uint8_t* const is_live = live.data();
-  const Node* const nodes = graph.nodes.data();
-  Graph made;
-  made.nodes.reserve(graph.nodes.size());
-  made.operands.reserve(graph.operands.size());
-  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  const Node* const nodes = graph.nodes;
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
   std::int32_t* const to = moved.data();
   std::int32_t* const operands = list.data();
-  const int size = graph.size();
-  for (int id = 0; id < size; ++id) {
+  for (int id = 0; id < graph.size; ++id) {
     if (is_live[id] == 0) continue;
     const Node& node = nodes[id];
-    const std::int32_t* const own = graph.operands.data() + node.first;
+    const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
     if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
@@ -161,41 +174,36 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
       }
     to[id] = result;
   }
-  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
   return made;
 }
 
 /// The live nodes alone.
-constexpr Graph compact(const Graph& graph) {
+constexpr Graph compact(const GraphView& graph) {
   const Growable<std::uint8_t> live = live_nodes(graph);
-  Graph made;
-  made.nodes.reserve(graph.nodes.size());
-  made.operands.reserve(graph.operands.size());
-  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
   std::int32_t* const to = moved.data();
   std::int32_t* const operands = list.data();
-  const int size = graph.size();
-  for (int id = 0; id < size; ++id) {
+  for (int id = 0; id < graph.size; ++id) {
     if (live.data()[id] == 0) continue;
-    const Node& node = graph.nodes.data()[id];
-    const std::int32_t* const own = graph.operands.data() + node.first;
+    const Node& node = graph.nodes[id];
+    const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     to[id] = made.append(node, operands);
   }
-  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
   return made;
 }
 
-}  // namespace detail
-
-/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
-constexpr void simplify(Module& module) {
+/// The simplified graphs of a program, graph_at(g) being its graphs.
+template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
   std::vector<Graph> made;
   Growable<int> body_of{0};  // old index of each kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
-    Graph graph = detail::rebuild(module.graph(body_of[g]), left_dead);
-    if (left_dead) graph = detail::compact(graph);
+    Graph graph = rebuild(graph_at(body_of[g]), left_dead);
+    if (left_dead) graph = compact(graph.view());
     for (Node& node : graph.nodes) {
       if (node.op != Op::repeat) continue;
       body_of.push_back(node.index());
@@ -203,7 +211,14 @@ constexpr void simplify(Module& module) {
     }
     made.push_back(std::move(graph));
   }
-  module.graphs = std::move(made);
+  return made;
+}
+
+}  // namespace detail
+
+/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
+constexpr void simplify(Module& module) {
+  module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
 }
 
 }  // namespace tessera

@@ -74,6 +74,9 @@ struct CollectOutputs {
   constexpr void leave_stack() { layer_dims = 0; }
 };
 
+/// Most nodes of a program whose passes share evaluations: compilers bound the work of one.
+inline constexpr int small_program = 256;
+
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
 template <class A> struct TracedArgument {
   using type = A;
@@ -97,12 +100,6 @@ template <class First, class Second> struct FinalResult<std::pair<First, Second>
 };
 template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
   using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-/// What a trace takes.
-struct TraceSize {
-  ProgramSize program;
-  int arguments = 0;  ///< leaves of them
 };
 
 template <class F>
@@ -173,7 +170,8 @@ template <class F, class... Args> struct Trace {
   static constexpr bool valid = types::valid;
   using result = typename types::result;
 
-  static constexpr std::pair<Module, int> trace() {
+  /// The program as it is recorded, and how many leaves the arguments have.
+  static constexpr std::pair<Module, int> record() {
     std::pair<Module, int> made;
     typename types::arguments list{};
     detail::BindProgram bind{&made.first};
@@ -184,37 +182,82 @@ template <class F, class... Args> struct Trace {
     }(std::index_sequence_for<Args...>());
     detail::CollectOutputs collect{&made.first};
     for_each_leaf(out, collect);
+    return made;
+  }
+  static constexpr std::pair<Module, int> trace() {
+    std::pair<Module, int> made = record();
     simplify(made.first);
     return made;
   }
-  static constexpr detail::TraceSize measure() {
-    const auto made = trace();
-    return {ProgramSize::of(made.first), made.second};
+  /// The same as a constant. A program of many nodes is simplified by an evaluation of its own.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    std::pair<Module, int> made = record();
+    const bool small = made.first.main().size() <= detail::small_program;
+    if (small) simplify(made.first);
+    return FrozenProgram<Room>(made.first, made.second, small);
   }
 };
 
 namespace detail {
 
-/// Whether a trace comes to an end.
+/// What a first evaluation has room for: enough for most programs.
+inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
+
+/// The program as it is recorded; simplified where it is small.
+template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
+
+/// A recorded program, simplified.
+template <class T, ProgramSize From, ProgramSize Room>
+inline constexpr FrozenProgram<Room> simplified_program = [] {
+  const FrozenProgram<From>& from = recorded<T, From>;
+  Module made;
+  made.graphs = simplified([&](int g) { return from.graph(g); });
+  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  return FrozenProgram<Room>(made, from.argument_count, true);
+}();
+
+template <class T> constexpr const auto& whole_trace() {
+  constexpr ProgramSize size = recorded<T, first_room>.used;
+  if constexpr (size.fits(first_room))
+    return recorded<T, first_room>;
+  else
+    return recorded<T, size>;
+}
+template <class T> constexpr const auto& simplified_trace() {
+  constexpr const auto& whole = whole_trace<T>();
+  if constexpr (whole.simplified) {
+    return whole;
+  } else {
+    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
+    if constexpr (size.fits(whole.used))
+      return simplified_program<T, whole.used, whole.used>;
+    else
+      return simplified_program<T, whole.used, size>;
+  }
+}
+
+/// Whether a trace comes to an end. A call can be tried: of a variable whose evaluation fails, compilers say so at
+/// once.
 template <class T>
-concept Traceable = requires { typename Constant<T::measure()>; };
+concept Traceable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
 
 /// In place of a program that there is none of: what would follow from that is left out.
 struct NoProgram {
-  static constexpr TraceSize sizes{{1, 0, 0, 0, 0}, 0};
-  static constexpr FrozenProgram<sizes.program> frozen{};
+  static constexpr FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> frozen{};
 };
 template <class T> struct TracedProgram {
-  static constexpr TraceSize sizes = T::measure();
-  static constexpr FrozenProgram<sizes.program> frozen{T::trace().first};
+  static constexpr const auto& roomy = simplified_trace<T>();
+  static constexpr FrozenProgram<roomy.used> frozen{roomy};
 };
 /// Says what to do about a function that can't be traced, then why it can't, in the compiler's words.
 template <class T> struct WhatToDo {
   static_assert(std::is_void_v<T>, "tessera: this function can't be traced; the next error says why. Where it names a "
-                                   "function that is not constexpr, write constexpr before that function");
+                                   "function that is not constexpr, write constexpr before that function; where it "
+                                   "says that steps or operations ran out, write repeated layers as a ts::Stack, or "
+                                   "give clang -fconstexpr-steps=8388608 and g++ -fconstexpr-ops-limit=268435456");
 };
 template <class T> struct Reason {
-  static_assert(T::measure().program.graphs > 0);
+  static_assert(recorded<T, first_room>.used.graphs > 0);
 };
 template <class T> struct UntraceableProgram : WhatToDo<T>, Reason<T>, NoProgram {};
 template <class T> constexpr auto program_of() {
@@ -232,13 +275,12 @@ template <class T> constexpr auto program_of() {
 template <class F, class... Args> struct Traced : Trace<F, Args...> {
   using Program = typename decltype(detail::program_of<Trace<F, Args...>>())::type;
   static constexpr const auto& frozen = Program::frozen;
-  static constexpr detail::TraceSize sizes = Program::sizes;
   static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(sizes.program.graphs)>{});
+  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, sizes.arguments};
+    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count};
   }
 };
 

@@ -46,6 +46,12 @@ struct Value {
 
 namespace build {
 
+/// The dims along which x extends, as bits of the dims of a value of the given rank that x is broadcast to.
+constexpr unsigned extending_dims(const Node& x, int rank) {
+  const unsigned own = ~unsigned{x.unit} & ((1u << x.rank) - 1);
+  return rank >= x.rank ? own << (rank - x.rank) : own >> (x.rank - rank);
+}
+
 /// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
@@ -240,11 +246,10 @@ constexpr Value broadcast(Value x, Value like) {
 
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
 constexpr Value sum_to(Value x, Value like) {
-  const int missing = x.rank() - like.rank();
-  unsigned lead = 0, units = 0;
-  for (int d = 0; d < missing; ++d) lead |= 1u << d;
-  for (int d = 0; d < like.rank(); ++d)
-    if (like.is_unit(d) && d + missing >= 0 && !x.is_unit(d + missing)) units |= 1u << (d + missing);
+  const Node &from = x.node(), &to = like.node();
+  const int missing = from.rank - to.rank;
+  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
+  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
   if (missing > 0) {
     x = reduce(Op::sum, x, lead, false);
     units >>= missing;

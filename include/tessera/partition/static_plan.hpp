@@ -197,7 +197,7 @@ template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
-  if constexpr (Trace::sizes.program.specs > 0)
+  if constexpr (Trace::frozen.used.specs > 0)
     if (std::is_constant_evaluated()) {
       using Axes = detail::ConstraintAxes<Trace>;
       Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});

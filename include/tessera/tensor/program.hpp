@@ -23,7 +23,7 @@ namespace detail {
 /// A traced program with its kernels, and the steps that it needs, as code.
 template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
-  using TracedUnits<Traced>::size;
+  using TracedUnits<Traced>::kernel_count;
   using TracedUnits<Traced>::views;
 
   static constexpr runtime::StepNeeds needs = [] {
@@ -53,7 +53,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
       return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
-    }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
+    }(std::make_index_sequence<kernel_count>{});
     const runtime::StepCode& steps = runtime::step_code<needs>();
     return {Traced::program(), views.data(), kernels.data(), code.data(), steps.factories.data(), steps.reduce};
   }
