@@ -304,8 +304,9 @@ TEST(ShardingStringTest, NothingIsListedForShortTexts) {
     }
   }
   // A list is made where it is short, and the same sets of replicas are equal however they are listed.
-  const HloSharding one = parse_hlo_sharding("{devices=[2,15]<=[3,2,5] last_tile_dim_replicate}"),
-                    two = parse_hlo_sharding("{devices=[2,15]<=[2,15] last_tile_dim_replicate}");
+  const HloSharding one = parse_hlo_sharding("{devices=[5,6]<=[3,2,5]T(1,0,2) last_tile_dim_replicate}"),
+                    two = parse_hlo_sharding("{devices=[5,6]10,4,3,2,1,0,21,20,14,13,12,11,7,6,5,24,23,22,"
+                                             "18,17,16,15,9,8,29,28,27,26,25,19 last_tile_dim_replicate}");
   EXPECT_EQ(one, two);
   EXPECT_EQ(one.hash(), two.hash());
 }

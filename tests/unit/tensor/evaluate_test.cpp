@@ -86,7 +86,7 @@ TEST(Expressions, RefuseResultsThatAreTooLarge) {
   expect(
       ts::errc::shape_mismatch, [&] { (void)ts::eval(ts::conv1d(image, taps, {.dilation = {std::int64_t{1} << 61}})); },
       "a window is longer than the dim");
-  EXPECT_EQ(ts::shape(ts::eval(ts::sum<1>(ts::zeros<float>({1 << 20, 0}, mesh)))), ts::Shape{1 << 20});
+  EXPECT_EQ(values(ts::sum<1>(ts::zeros<float>({1000, 0}, mesh))), std::vector<float>(1000));
 }
 
 // Above 2^53 not every integer is a double.
