@@ -74,20 +74,23 @@ struct BindArguments {
 template <SymOperand X, class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
   static_assert(TensorOperand<Result>, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
   if constexpr (TensorOperand<Result>) {
-    static_assert(std::is_same_v<typename Result::element, typename X::element>,
+    constexpr bool same_type = std::is_same_v<typename Result::element, typename X::element>;
+    constexpr bool same_rank = Result::rank == X::rank;
+    static_assert(same_type,
                   "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
                   "could not take; ts::cast the result");
-    static_assert(Result::rank == X::rank,
+    static_assert(same_rank,
                   "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
                   "take; for a constant, ts::full_like");
-    const Value value = lower(x, result);
-    if (!build::same_static_shape(value.node(), x.node()))
-      fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: of the two, one has a dim of "
-                                 "static extent 1, as keepdims makes it, where the other has none");
-    return value;
-  } else {
-    return x;
+    if constexpr (same_type && same_rank) {
+      const Value value = lower(x, result);
+      if (!build::same_static_shape(value.node(), x.node()))
+        fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: of the two, one has a dim of "
+                                   "static extent 1, as keepdims makes it, where the other has none");
+      return value;
+    }
   }
+  return x;
 }
 
 /// A traced call: one repeat node, whose body is the block.

@@ -83,7 +83,7 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
     };
   };
   expect_defect(Op::repeat, counted(false, 0), "count its layers");
-  expect_defect(Op::repeat, counted(true, 1), "count its layers");
+  expect_defect(Op::repeat, counted(true, 1), "are operands");
   expect_defect(Op::repeat, counted(true, 0), "an integer");
   expect_defect(Op::repeat, counted(false, 1000), "are operands");
   expect_defect(

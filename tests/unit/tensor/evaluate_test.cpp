@@ -360,24 +360,25 @@ struct Affine {
 };
 // One program, of functions that are compiled and of functions that are not. It calls them with values, with a struct,
 // with a tuple, with what they made, and with a struct alone, whose type does not say that it is traced.
+template <bool Compiled, class F> constexpr auto made(F f) {
+  if constexpr (Compiled)
+    return ts::compile(f);
+  else
+    return f;
+}
 template <bool Compiled> struct Nest {
-  template <class F> static constexpr auto made(F f) {
-    if constexpr (Compiled)
-      return ts::compile(f);
-    else
-      return f;
-  }
-  static constexpr auto scale = made([](auto v, auto by) { return v * by; });
-  static constexpr auto apply =
-      made([](const auto& m, const auto& v) { return std::tuple(ts::matmul(scale(v, m.bias), m.weight) + m.bias, m); });
-  static constexpr auto size = made([](const auto& m) { return ts::sum(m.weight * m.weight) + ts::sum(m.bias); });
-  static constexpr auto twice = made([](auto both, ts::Scalar rate) {
+  static constexpr auto scale = made<Compiled>([](auto v, auto by) { return v * by; });
+  static constexpr auto apply = made<Compiled>(
+      [](const auto& m, const auto& v) { return std::tuple(ts::matmul(scale(v, m.bias), m.weight) + m.bias, m); });
+  static constexpr auto size =
+      made<Compiled>([](const auto& m) { return ts::sum(m.weight * m.weight) + ts::sum(m.bias); });
+  static constexpr auto twice = made<Compiled>([](auto both, ts::Scalar rate) {
     const auto [first, model] = apply(std::get<1>(both), std::get<0>(both));
     const auto [second, same] = apply(model, ts::tanh(first) * rate);
     return std::tuple(ts::sum(second * second) + size(same), second);
   });
   static constexpr auto loss =
-      made([](const auto& m, auto v, ts::Scalar rate) { return twice(std::tuple(v, m), rate); });
+      made<Compiled>([](const auto& m, auto v, ts::Scalar rate) { return twice(std::tuple(v, m), rate); });
   constexpr auto operator()(const auto& m, const auto& v, ts::Scalar rate) const {
     const auto [values, gradient] = ts::value_and_grad(loss)(m, v, rate);
     auto next = m;
