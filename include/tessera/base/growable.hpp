@@ -93,7 +93,8 @@ template <class T> class Growable {
       grow();
       data_[size_++] = std::move(copy);
     } else {
-      data_[size_++] = value;
+      data_[size_] = value;
+      ++size_;  // after what may throw
     }
   }
   constexpr void push_back(T&& value)

@@ -1,8 +1,10 @@
 #ifndef TESSERA_KERNELS_ISA_HPP
 #define TESSERA_KERNELS_ISA_HPP
 
-// TESSERA_ISA names the instruction set of this translation unit. Code that depends on it lives in
-// `namespace tessera::kernels::inline TESSERA_ISA`, so that units with different flags link safely.
+// TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
+// prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
+// with different flags never share a class or a kernel of one name. What plans is shared, and so is a program that
+// several units trace: it runs with the kernels of one of them.
 
 #if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TESSERA_ISA_LEVEL avx512bw

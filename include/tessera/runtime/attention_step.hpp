@@ -10,10 +10,11 @@
 #include <tessera/graph/attention_form.hpp>
 #include <tessera/kernels/attention_bf16.hpp>
 #include <tessera/kernels/attention_gradient.hpp>
+#include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Attention or its gradients over all their shards. Forward, an item is a tile of queries of one head; backward, it is
 /// a head, or a range of its keys where heads are few. What ranges of keys add to the gradient of queries is collected
@@ -34,6 +35,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
 
   std::int64_t scratch_bytes() const override { return scratch_; }
+  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
 
   void run(Frame& frame) const override {
     dispatch<Types>(
@@ -211,6 +213,6 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

@@ -65,30 +65,28 @@ class BlockPool {
   void* take(int size_class) {
     const std::int64_t size = SizeClass::bytes(size_class);
     Freed* surplus = nullptr;
-    void* found = nullptr;
     {
       const std::lock_guard lock(mutex_);
       Freed*& head = free_[static_cast<std::size_t>(size_class)];
       if (head) {
-        found = head;
+        void* found = head;
         head = head->next;
         use_.cached -= size;
+        count(size);
+        return found;
       }
-      use_.in_use += size;
-      use_.peak = std::max(use_.peak, use_.in_use);
-      high_water_ = std::max(high_water_, use_.in_use);
-      surplus = evict(allowance());
+      surplus = evict(allowance(size));
     }
     release(surplus);
-    if (found) return found;
     void* fresh = from_system(size);
     if (!fresh) {
       trim();
       fresh = from_system(size);
     }
-    if (!fresh) {
+    // Only what was given counts: a request that fails is no peak.
+    if (fresh) {
       const std::lock_guard lock(mutex_);
-      use_.in_use -= size;
+      count(size);
     }
     return fresh;
   }
@@ -149,7 +147,13 @@ class BlockPool {
   std::int64_t limit_ = INT64_MAX;
   std::int64_t high_water_ = 0;  // of bytes in use, since the last trim
 
-  std::int64_t allowance() const { return std::min(limit_, high_water_ - use_.in_use); }
+  void count(std::int64_t taken) {
+    use_.in_use += taken;
+    use_.peak = std::max(use_.peak, use_.in_use);
+    high_water_ = std::max(high_water_, use_.in_use);
+  }
+  /// Bytes that may be kept, with `more` in use.
+  std::int64_t allowance(std::int64_t more = 0) const { return std::min(limit_, high_water_ - use_.in_use - more); }
 
   // Unlinks blocks, the largest first, until at most `keep` bytes are cached. They are freed outside the lock.
   Freed* evict(std::int64_t keep) noexcept {

@@ -11,11 +11,12 @@
 
 #include <tessera/graph/attributes.hpp>
 #include <tessera/kernels/contraction.hpp>
+#include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/sum_targets.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
 /// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
@@ -92,6 +93,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   std::int64_t scratch_bytes() const override { return packed_bytes_; }
+  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
 
   bool attach(std::unique_ptr<Epilogue>& epilogue) override {
     epilogue_ = std::move(epilogue);
@@ -326,6 +328,6 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

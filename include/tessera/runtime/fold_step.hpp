@@ -6,10 +6,11 @@
 #include <vector>
 
 #include <tessera/kernels/fold.hpp>
+#include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Adds runs of elements back into the dim that they are windows of. The dim is whole on every device.
 template <DTypeSet Types> class FoldStep final : public PreparedStep {
@@ -104,6 +105,6 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

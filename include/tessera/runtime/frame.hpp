@@ -280,6 +280,8 @@ class PreparedStep {
   virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
   /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
+  /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
+  virtual std::int64_t table_bytes() const { return 0; }
 };
 
 /// What a step is made from.

@@ -7,11 +7,12 @@
 
 #include <tessera/graph/fused.hpp>
 #include <tessera/kernels/long_sums.hpp>
+#include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/past_caches.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
 /// that tiles accumulate each on its own.
@@ -339,6 +340,6 @@ struct FusedPlaces {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

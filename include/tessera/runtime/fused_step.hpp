@@ -9,12 +9,13 @@
 
 #include <tessera/graph/fused.hpp>
 #include <tessera/kernels/scratch.hpp>
+#include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/fused_places.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
 ///
@@ -36,6 +37,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
+  }
 
   /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
   /// space's, which is stored where it is made.
@@ -307,6 +311,6 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include <tessera/kernels/indexed.hpp>
+#include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/ops/row_entry.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/sum_targets.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Looks rows up in a table, or adds rows into one. A shard of the table answers for its own rows; the others are zeros
 /// there. Additions to one row happen in the order of the indices, whatever runs in parallel.
@@ -173,6 +174,6 @@ class IndexedStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/frame.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// A product with an epilogue that makes a result of the program: sums go where the result will be, box by box, and no
 /// memory of their own is written. Where that memory is an argument's that the epilogue still reads, or the run is
@@ -47,6 +48,7 @@ class IntoResultStep final : public PreparedStep {
   }
 
   std::int64_t scratch_bytes() const override { return std::max(product_->scratch_bytes(), pass_->scratch_bytes()); }
+  std::int64_t table_bytes() const override { return product_->table_bytes() + pass_->table_bytes(); }
 
   void run(Frame& frame) const override {
     const ValueLayout &made = layout_[made_], &result = layout_[result_];
@@ -69,6 +71,6 @@ class IntoResultStep final : public PreparedStep {
   std::vector<std::int32_t> others_;  // what else the epilogue reads
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
 /// Rows that lie in the shard of another place are read there.
@@ -34,6 +35,10 @@ class LayoutStep final : public PreparedStep {
         add(c.graph, node, step, at);
     }
     sends_ = moves ? sent_.payload_bytes != 0 : !step.collectives.empty();
+  }
+
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>((pieces_.size() + zeros_.size()) * sizeof(Piece));
   }
 
   void run(Frame& frame) const override {
@@ -231,6 +236,6 @@ class LayoutStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

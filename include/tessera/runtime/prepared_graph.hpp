@@ -29,18 +29,14 @@ class PreparedGraph {
     for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
     return most;
   }
-  /// About what it takes itself: tables of steps are as long as the lists of the shards that they work on.
+  /// About what it takes itself.
   std::int64_t bytes() const {
     std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
     const GraphPlan& plan = layout_.plan();
     for (std::size_t v = 0; v < plan.values.size(); ++v)
       sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
-    for (const PlanStep& step : plan.steps) {
-      sum += step_bytes;
-      for (const auto* list : {&step.inputs, &step.outputs})
-        for (const std::int32_t v : *list)
-          if (v >= 0) sum += place_bytes * layout_[v].shards();
-    }
+    sum += step_bytes * static_cast<std::int64_t>(plan.steps.size());
+    for (const auto& step : steps_) sum += step->table_bytes();
     return sum;
   }
   void run_steps(Frame& frame) const {
@@ -54,11 +50,10 @@ class PreparedGraph {
   std::vector<std::unique_ptr<PreparedStep>> steps_;
   std::vector<RanSteps> ran_;
 
-  // As measured, with sizes of the plan's own types: a value, a shard of it, a step, and a shard that a step works on.
+  // Of a value, a shard of it and a step, with the small blocks that they own.
   static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
   static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
   static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;
-  static constexpr std::int64_t place_bytes = 256;
 
   void run_observed(Frame& frame) const {
     frame.observer->entered(layout_, frame);

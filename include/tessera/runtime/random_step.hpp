@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/random.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Random numbers that follow from the key and the global index of an element, so that every mesh draws the same.
 class RandomStep final : public PreparedStep {
@@ -59,6 +60,6 @@ class RandomStep final : public PreparedStep {
   double part_elements_ = 1;
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/prepared_graph.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs a body once a layer. Stacked values are bound to the layer's slices, so nothing is copied; carried values
 /// alternate between two buffers, the last layer writing the result. Host scalars that go in or come out as tensors are
@@ -175,6 +176,6 @@ inline void RepeatStep::run(Frame& frame) const {
   }
 }
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

@@ -14,6 +14,7 @@
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/separate.hpp>
 #include <tessera/graph/op.hpp>
+#include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -22,7 +23,7 @@
 #include <tessera/runtime/past_caches.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// One shard in memory: where the element at `box.begin` lies, and the distance in elements between neighbours.
 struct ShardRef {
@@ -105,6 +106,10 @@ class ReshardPlan {
   /// The source that is the whole of a destination, element for element: its buffer can be shared. Or `none`.
   int source_of(int destination) const { return source_of_[static_cast<std::size_t>(destination)]; }
   static constexpr int none = -1;
+  std::int64_t table_bytes() const {
+    return static_cast<std::int64_t>((destinations_.size() + sources_.size()) * sizeof(Shard) +
+                                     pieces_.size() * sizeof(Piece) + inputs_.size() * sizeof(int));
+  }
   /// Bytes that a run reads and writes.
   std::int64_t bytes() const { return bytes_; }
 
@@ -344,6 +349,6 @@ inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh
   return plan;
 }
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

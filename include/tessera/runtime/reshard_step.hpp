@@ -5,11 +5,12 @@
 #include <span>
 #include <vector>
 
+#include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/reshard.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Redistributes one value: every collective of a plan, in one pass over the source.
 class ReshardStep final : public PreparedStep {
@@ -64,6 +65,8 @@ class ReshardStep final : public PreparedStep {
     }
   }
 
+  std::int64_t table_bytes() const override { return plan_.table_bytes(); }
+
   void run(Frame& frame) const override {
     if (CommunicationScope* scope = CommunicationScope::innermost()) {
       for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
@@ -93,6 +96,6 @@ class ReshardStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scan.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Sums along one dim. Where it is split, each chunk is summed up first; the totals of the chunks before it are what
 /// each then starts from.
@@ -168,6 +169,6 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

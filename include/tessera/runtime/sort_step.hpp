@@ -7,11 +7,12 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/sort.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/team.hpp>
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Finds the order along a dim, or takes or adds elements along it. The dim is whole on every device: each shard is
 /// worked on alone, and what its threads share are its lines. `Sorted` are the element types that are put in order,
@@ -170,6 +171,6 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif

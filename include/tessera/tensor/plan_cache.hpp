@@ -199,10 +199,16 @@ TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
 TESSERA_ONCE void PlanCache::after_fork() {
   new (&mutex_) std::shared_mutex;  // glibc knows a writer by the id of its thread, which the fork changed
   for (PlanSlot* slot : slots_) {
-    if (slot->mutex.try_lock())
+    if (slot->mutex.try_lock()) {
       slot->mutex.unlock();
-    else if (slot->program != nullptr)
-      unlink(*slot);
+      continue;
+    }
+    new (&slot->mutex) std::mutex;
+    if (slot->program == nullptr) continue;
+    slot->serial = 0;
+    (void)slot->executable.release();  // in the middle of a run
+    unlink(*slot);
+    slot->next = std::exchange(free_, slot);
   }
   for (ProgramCache* program = programs_; program != nullptr; program = program->next_) {
     if (program->planning_.try_lock())

@@ -123,13 +123,16 @@ struct CollectLeaves {
   void leave_stack() { layer = -1; }
 };
 
-/// Gives each Stack of a result as many layers as the plan says, before the program runs.
+/// Gives each Stack of a result as many layers as the plan says, and Dims their values, before the program runs.
 struct SizeStacks {
   const runtime::Executable& executable;
   std::size_t leaves;
   std::size_t cursor = 0, base = 0;
 
-  void leaf(const auto&) { ++cursor; }
+  template <class L> void leaf(L& x) {
+    if constexpr (std::is_same_v<L, Dim>) x = Dim(static_cast<std::int64_t>(executable.result_number(cursor)));
+    ++cursor;
+  }
   template <class S> void enter_stack(S& stack) {
     base = cursor;
     std::size_t layers = 0;

@@ -113,6 +113,19 @@ TEST(Buffer, RefusalIsAnError) {
   EXPECT_EQ(memory_use().in_use, before.in_use);
 }
 
+TEST(Buffer, RefusalIsNoPeakAndKeepsNothing) {
+  tessera::trim_memory();
+  tessera::reset_memory_peak();
+  const auto before = memory_use();
+  EXPECT_THROW((void)Buffer::allocate(SizeClass::largest), tessera::error);
+  EXPECT_EQ(memory_use().in_use, before.in_use);
+  EXPECT_EQ(memory_use().peak, before.peak);
+  // What is kept afterwards is still bounded by what was ever in use.
+  { BufferPtr a = Buffer::allocate(4 << 20); }
+  { BufferPtr b = Buffer::allocate(3 << 20); }
+  EXPECT_LE(memory_use().cached, 4 << 20);
+}
+
 TEST(Buffer, ThreadsNeverShareABlock) {
   const auto before = memory_use();
   std::atomic<int> mixed{0};

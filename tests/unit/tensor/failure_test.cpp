@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <tessera/tessera.hpp>
 
@@ -19,9 +20,9 @@ namespace ts = tessera;
 
 namespace {
 
-/// Lets the allocation fail that comes after `left` others, or all from there on. `live` counts blocks.
+/// Lets the allocation fail that comes after `left` others, or all from there on. `live` counts blocks, `bytes` theirs.
 struct Allocations {
-  static inline std::atomic<std::int64_t> left{-1}, live{0};
+  static inline std::atomic<std::int64_t> left{-1}, live{0}, bytes{0};
   static inline std::atomic<bool> for_good{false};
 
   static bool refuse() {
@@ -30,21 +31,23 @@ struct Allocations {
     if (before == 0 && for_good) left = 0;
     return before == 0;
   }
-  static void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  static void* allocate(std::size_t size, std::size_t alignment) noexcept {
     if (refuse()) return nullptr;
     void* memory = nullptr;
     if (alignment < sizeof(void*)) alignment = sizeof(void*);
-    if (posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) != 0) return nullptr;
+    if (posix_memalign(&memory, alignment, size == 0 ? 1 : size) != 0) return nullptr;
     ++live;
+    bytes += static_cast<std::int64_t>(malloc_usable_size(memory));
     return memory;
   }
-  static void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
-    if (void* memory = allocate(bytes, alignment)) return memory;
+  static void* allocate_or_throw(std::size_t size, std::size_t alignment) {
+    if (void* memory = allocate(size, alignment)) return memory;
     throw std::bad_alloc();
   }
   static void free(void* memory) noexcept {
     if (memory == nullptr) return;
     --live;
+    bytes -= static_cast<std::int64_t>(malloc_usable_size(memory));
     std::free(memory);
   }
 };
@@ -157,9 +160,10 @@ template <class Model> std::vector<float> values(const Model& model) {
 
 enum class Arguments { as_they_were, empty };
 
-/// Calls `attempt()`, which ends by itself or throws, with each of its allocations refused in turn.
+/// Calls `attempt()`, which ends by itself or throws, with each of its allocations refused in turn, or each
+/// `stride`-th.
 template <class Prepare, class Attempt, class Check>
-int refuse_each_allocation(Prepare prepare, Attempt attempt, Check check, bool for_good) {
+int refuse_each_allocation(Prepare prepare, Attempt attempt, Check check, bool for_good, std::int64_t stride = 1) {
   int thrown = 0;
   // Whatever is kept from call to call is there after two of them.
   std::int64_t live = 0;
@@ -174,7 +178,7 @@ int refuse_each_allocation(Prepare prepare, Attempt attempt, Check check, bool f
     live = Allocations::live;
   }
   Allocations::for_good = for_good;
-  for (std::int64_t n = 0;; ++n) {
+  for (std::int64_t n = 0;; n += stride) {
     bool failed = false, reached = true;
     {
       auto arguments = prepare();
@@ -238,7 +242,7 @@ TEST_P(Failures, OfMemoryInTheFirstCallLeaveEverythingAsItWas) {
         ASSERT_EQ(values(call.net), before);
         if (++calls % 64 == 0) ASSERT_EQ(values(std::get<0>(step(std::move(call.net), call.index, call.later))), after);
       },
-      GetParam());
+      GetParam(), GetParam() ? 3 : 1);
   EXPECT_GT(thrown, 300);
 }
 
@@ -282,6 +286,39 @@ TEST_P(Failures, OfMemoryInExpressionsAndTransfersLoseNothing) {
       },
       GetParam());
   EXPECT_GT(thrown, 100);
+}
+
+// What the cache of plans says it holds is an estimate, but one that a bound can rely on.
+TEST(PlanBytes, AreAboutWhatPlansTake) {
+  const ts::Mesh large({{"data", 8}, {"model", 8}});
+  const auto measure = [](const char* what, auto call) {
+    call(1);
+    ts::clear_plan_cache();
+    ts::trim_memory();
+    const std::int64_t before = Allocations::bytes;
+    for (int n = 1; n <= 20; ++n) call(n);
+    ts::runtime::RunMemory::release();
+    ts::trim_memory();
+    const std::int64_t taken = Allocations::bytes - before, said = ts::plan_cache_statistics().bytes;
+    EXPECT_EQ(ts::plan_cache_statistics().entries, 20);
+    EXPECT_LT(said, 2 * taken) << what;
+    EXPECT_GT(said, taken / 2) << what;
+  };
+  measure("an expression", [&](int n) {
+    const auto x = ts::ones<float>({n, 8}, mesh, {"data"});
+    (void)ts::eval(x + x);
+  });
+  measure("a product on 64 devices", [&](int n) {
+    const auto x = ts::ones<float>({8 * n, 64}, large, {"data", "model"}),
+               w = ts::ones<float>({64, 64}, large, {"model"});
+    (void)ts::eval(ts::matmul(x, w));
+  });
+  measure("a step of training", [&](int n) {
+    std::vector<std::int32_t> index;
+    for (int i = 0; i < 4 * n; ++i) index.push_back(i % 6);
+    const Net net = make_net();
+    (void)step(net, tokens(index), tokens({1, 2}));
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Once, Failures, testing::Values(false));

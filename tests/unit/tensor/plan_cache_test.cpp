@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -131,16 +132,16 @@ TEST_F(Caches, KnowManyShapesAndGiveEachItsOwnPlan) {
   EXPECT_EQ(twice.cache_statistics<Matrix>().entries, 300);
 }
 
-// Each plan has intermediates of 2 MB, and they run in the same memory.
+// Each plan has intermediates of half a megabyte, and they run in the same memory.
 TEST_F(Caches, OfPlansShareTheMemoryThatTheyRunIn) {
   constexpr auto chain = ts::compile([](auto x) { return ts::sum<1>(ts::matmul(ts::matmul(x, x), x)); });
   ts::trim_memory();
   const std::int64_t before = ts::memory_use().in_use;
-  for (std::int64_t n = 500; n < 512; ++n) {
+  for (std::int64_t n = 240; n < 256; ++n) {
     const auto x = ts::ones<float>({n, n}, mesh, {"data"});
-    EXPECT_NEAR(ts::to_host(chain(x))[0], static_cast<float>(n * n * n), 100.0f);
+    EXPECT_NEAR(ts::to_host(chain(x))[0], static_cast<float>(n * n * n), 10.0f);
   }
-  EXPECT_LT(ts::memory_use().in_use - before, 8 << 20);
+  EXPECT_LT(ts::memory_use().in_use - before, 2 << 20);
   ts::clear_plan_cache();
   EXPECT_EQ(ts::memory_use().in_use, before);
 }
@@ -222,6 +223,20 @@ TEST_F(Caches, PlanOnceForThreadsThatAskTogether) {
   EXPECT_EQ(twice.cache_statistics<Matrix>().misses, before + 1);
 }
 
+// Units that are compiled for other instruction sets have steps of other names, since these hold what their kernels
+// prepared.
+#define TESSERA_TEST_NAME(name) #name
+#define TESSERA_TEST_NAME_OF(macro) TESSERA_TEST_NAME(macro)
+TEST(Steps, NameTheInstructionSetOfTheirUnit) {
+  namespace rt = ts::runtime;
+  const std::string isa = TESSERA_TEST_NAME_OF(TESSERA_ISA);
+  for (const std::type_info* type :
+       {&typeid(rt::ContractionStep<ts::DTypeSet{1}>), &typeid(rt::AttentionStep<ts::DTypeSet{1}>),
+        &typeid(rt::FusedStep), &typeid(rt::LayoutStep), &typeid(rt::IndexedStep), &typeid(rt::RandomStep),
+        &typeid(rt::ReshardStep), &typeid(rt::ReshardPlan), &typeid(rt::RepeatStep), &typeid(rt::IntoResultStep)})
+    EXPECT_NE(std::string(type->name()).find(isa), std::string::npos) << type->name();
+}
+
 /// A static object that computes when it is destroyed, as an averaged model that is saved at exit.
 struct Late {
   Matrix x;
@@ -242,7 +257,15 @@ TEST(AtExit, StaticObjectsMayComputeInTheirDestructors) {
   (void)ts::eval(ts::matmul(late.x, ts::transpose<1, 0>(late.x)));
 }
 
-#if defined(__linux__)
+// Sanitizers have locks of their own, which they do not hand over to a child, and look at threads when a process ends.
+#if defined(__has_feature)
+#define TESSERA_TEST_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TESSERA_TEST_SANITIZED 1
+#else
+#define TESSERA_TEST_SANITIZED 0
+#endif
+#if defined(__linux__) && !TESSERA_TEST_SANITIZED
 TEST(AtExit, ThreadsMayStillCompute) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
@@ -257,7 +280,6 @@ TEST(AtExit, ThreadsMayStillCompute) {
       testing::ExitedWithCode(0), "");
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork with threads
 // The child finds the library's locks free whatever other threads did, and runs its loops itself.
 TEST(Fork, ChildrenComputeWhileThreadsOfTheParentDo) {
   const auto x = ts::ones<float>({256, 256}, mesh, {"data", "model"});
@@ -265,10 +287,11 @@ TEST(Fork, ChildrenComputeWhileThreadsOfTheParentDo) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&, t] {
-      for (std::int64_t n = 1; !stop; n = n % 50 + 1) (void)both(x, x), (void)twice(rows(n + t * 50));
+      for (std::int64_t n = 1; !stop; n = n % 50 + 1) (void)both(x, x), (void)twice(x), (void)twice(rows(n + t * 50));
     });
   int fine = 0;
   for (int i = 0; i < 10; ++i) {
+    (void)twice(x);  // remembered by this thread
     const pid_t child = fork();
     if (child == 0) {
       alarm(20);
@@ -284,7 +307,6 @@ TEST(Fork, ChildrenComputeWhileThreadsOfTheParentDo) {
   EXPECT_EQ(fine, 10);
   EXPECT_GE(ts::parallelism(), 1);
 }
-#endif
 #endif
 
 }  // namespace
