@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -182,6 +183,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   bool has_addend_;
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
   std::vector<Place> places_;
+  std::vector<int> packers_;  // places with parts of the packing, in their order
   std::int64_t items_ = 0;
   bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
   std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
@@ -199,15 +201,13 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     flops_ = 0;
     bool alike = true;
     const int threads = std::max(1, parallelism() / std::max(destinations, 1));
+    const std::vector<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
-      const auto readers = [&](std::int32_t Place::*operand) {
-        return static_cast<int>(std::count_if(places_.begin(), places_.end(),
-                                              [&](const Place& x) { return x.*operand == place.*operand; }));
-      };
-      place.plan = kernels::ContractionPlan(
-          place.shape,
-          {.parallelism = threads, .readers_of_a = readers(&Place::a), .readers_of_b = readers(&Place::b)});
+      place.plan =
+          kernels::ContractionPlan(place.shape, {.parallelism = threads,
+                                                 .readers_of_a = readers_of_a[static_cast<std::size_t>(place.a + 1)],
+                                                 .readers_of_b = readers_of_b[static_cast<std::size_t>(place.b + 1)]});
       place.packed = -1;
       place.first_part = place.part_count = 0;
       place.first_item = items_;
@@ -223,6 +223,17 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     for (const Place& place : places_)
       by_columns_ = by_columns_ && place.packed == places_[0].packed && place.plan.cuts_as(places_[0].plan);
     return alike;
+  }
+
+  /// How many places read each shard of an operand, by pointer + 1.
+  std::vector<int> readers(std::int32_t Place::*operand) const {
+    std::vector<int> count(1, 0);
+    for (const Place& place : places_) {
+      const auto at = static_cast<std::size_t>(place.*operand + 1);
+      if (at >= count.size()) count.resize(at + 1, 0);
+      ++count[at];
+    }
+    return count;
   }
 
   struct ItemOf {
@@ -245,20 +256,26 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
   template <class T> void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
+    packers_.clear();
+    std::vector<int> latest, before(places_.size(), -1);  // by shard and by place: who packs the shard, each in its way
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
-      const auto shard = [](const Place& of) { return of.plan.packs_first() ? of.a : of.b; };
-      const auto same =
-          std::find_if(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(p), [&](const Place& other) {
-            return other.packed >= 0 && shard(other) == shard(place) && other.plan.packs_as(place.plan);
-          });
+      const std::int32_t shard = place.plan.packs_first() ? place.a : place.b;
+      const auto at = static_cast<std::size_t>(shard + 1);
+      if (at >= latest.size()) latest.resize(at + 1, -1);
+      int same = latest[at];
+      while (same >= 0 && !places_[static_cast<std::size_t>(same)].plan.packs_as(place.plan))
+        same = before[static_cast<std::size_t>(same)];
       const std::int64_t bytes = place.plan.template packed_size<T>() * static_cast<std::int64_t>(sizeof(T));
-      if (same != places_.begin() + static_cast<std::ptrdiff_t>(p)) {
-        place.packed = same->packed;
-      } else if (bytes > 0 && shard(place) >= 0 && packed_bytes_ + bytes <= most_bytes) {
+      if (same >= 0) {
+        place.packed = places_[static_cast<std::size_t>(same)].packed;
+      } else if (bytes > 0 && shard >= 0 && packed_bytes_ + bytes <= most_bytes) {
+        before[p] = latest[at];
+        latest[at] = static_cast<int>(p);
         place.packed = packed_bytes_;
         place.first_part = pack_parts_;
         if constexpr (is_floating_v<T>) place.part_count = place.plan.template pack_count<T>();
+        if (place.part_count > 0) packers_.push_back(static_cast<int>(p));
         pack_parts_ += place.part_count;
         packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
       }
@@ -268,9 +285,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   void pack(Frame& frame) const {
     const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_parts_));
     parallel_for(pack_parts_, cost, [&](std::int64_t part) {
-      const auto own = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
-        return part >= place.first_part && part < place.first_part + place.part_count;
+      const auto after = std::upper_bound(packers_.begin(), packers_.end(), part, [&](std::int64_t wanted, int p) {
+        return wanted < places_[static_cast<std::size_t>(p)].first_part;
       });
+      const Place* const own = &places_[static_cast<std::size_t>(*std::prev(after))];
       dispatch<Types>(
           dtype_,
           [&]<class T>() {

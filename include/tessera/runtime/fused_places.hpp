@@ -25,7 +25,8 @@ struct FusedPlaces {
     std::int64_t row_values = 0;                         // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
     int first_tile = 0, tiles = 0;
-    bool idle = false;  ///< nothing is made here
+    int first_sum = 0, sums = 0;  ///< of its parts of accumulated results
+    bool idle = false;            ///< nothing is made here
   };
   struct Tile {
     int place;
@@ -287,6 +288,7 @@ struct FusedPlaces {
 
   std::int64_t add_sums(int p, std::int64_t scratch) {
     Place& place = places[static_cast<std::size_t>(p)];
+    place.first_sum = static_cast<int>(sums.size());
     std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
@@ -307,6 +309,7 @@ struct FusedPlaces {
       sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
+    place.sums = static_cast<int>(sums.size()) - place.first_sum;
     for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
       tiles[static_cast<std::size_t>(t)].scratch = scratch;
       scratch += bytes;
