@@ -33,6 +33,7 @@ struct ContractionShape {
   Labels a, b, out;
   InlineVector<std::int64_t, 3 * max_rank> extents;  ///< of every label
   Strides a_strides, b_strides, out_strides;         ///< of every dim, in elements
+  friend bool operator==(const ContractionShape&, const ContractionShape&) = default;
 };
 
 struct ContractionOptions {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -46,7 +47,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       if (!works_at(w)) continue;
       const Coordinates at = work.coordinates(w);
       Place place;
-      kernels::ContractionShape& shape = place.shape;
+      kernels::ContractionShape shape;
       std::int8_t dense[32];
       for (auto& d : dense) d = -1;
       auto add = [&](int value, const std::int8_t* own, kernels::ContractionShape::Labels& to,
@@ -79,7 +80,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                 layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].begin[d] ==
             1)
           shape.a_strides[d] = 0;
-      place.out_strides = shape.out_strides;
+      place.shape = shared(shape);
       if (addend >= 0 && adds_at(at, layout.value(out).sharding, layout.value(addend).sharding)) {
         const int shard = layout[addend].index(at);
         place.addend = layout[addend].first + shard;
@@ -110,7 +111,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const auto shard = static_cast<std::size_t>(place.out - own.first);
       const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
       const auto to = static_cast<std::size_t>(target.index(at));
-      if (!place.plan.can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
+      if (!plan_of(place).can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
       place.rounded = target.first + static_cast<std::int32_t>(to);
       if (bias < 0) continue;
       const auto row = static_cast<std::size_t>(layout[bias].index(at));
@@ -168,11 +169,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   struct Place {
-    kernels::ContractionShape shape;
-    kernels::ContractionPlan plan;
+    int shape = 0, plan = 0;                             ///< places that are alike share them
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
     std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
-    kernels::Strides out_strides, addend_strides;
+    kernels::Strides addend_strides;
     std::int64_t first_item = 0;
     int work = 0;
     int destination = 0;       ///< the first place of those, one after another, whose sum is the result
@@ -184,6 +184,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   bool has_addend_;
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
   std::vector<Place> places_;
+  /// How the work of a shape is cut when so many places read its operands.
+  struct Product {
+    int shape, readers_of_a, readers_of_b;
+    kernels::ContractionPlan plan;
+  };
+  std::vector<kernels::ContractionShape> shapes_;
+  std::vector<Product> plans_;
+  std::vector<int> packers_;  // places with parts of the packing, in their order
   std::int64_t items_ = 0;
   bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
   std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
@@ -199,32 +207,68 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   bool make_items(int destinations) {
     items_ = packed_bytes_ = pack_parts_ = 0;
     flops_ = 0;
+    plans_.clear();
     bool alike = true;
     const int threads = std::max(1, parallelism() / std::max(destinations, 1));
+    const std::vector<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
-      const auto readers = [&](std::int32_t Place::*operand) {
-        return static_cast<int>(std::count_if(places_.begin(), places_.end(),
-                                              [&](const Place& x) { return x.*operand == place.*operand; }));
-      };
-      place.plan = kernels::ContractionPlan(
-          place.shape,
-          {.parallelism = threads, .readers_of_a = readers(&Place::a), .readers_of_b = readers(&Place::b)});
+      place.plan = planned({place.shape,
+                            readers_of_a[static_cast<std::size_t>(place.a + 1)],
+                            readers_of_b[static_cast<std::size_t>(place.b + 1)],
+                            {}},
+                           threads);
       place.packed = -1;
       place.first_part = place.part_count = 0;
       place.first_item = items_;
-      flops_ += place.plan.flops();
+      flops_ += plan_of(place).flops();
       if (place.destination == static_cast<int>(p))
-        items_ += place.plan.item_count();
+        items_ += plan_of(place).item_count();
       else
-        alike = alike && place.plan.cuts_as(places_[static_cast<std::size_t>(place.destination)].plan);
+        alike = alike && plan_of(place).cuts_as(plan_of(places_[static_cast<std::size_t>(place.destination)]));
     }
     dispatch<Types>(
         dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
     by_columns_ = destinations == static_cast<int>(places_.size()) && !places_.empty() && places_[0].packed >= 0;
     for (const Place& place : places_)
-      by_columns_ = by_columns_ && place.packed == places_[0].packed && place.plan.cuts_as(places_[0].plan);
+      by_columns_ = by_columns_ && place.packed == places_[0].packed && plan_of(place).cuts_as(plan_of(places_[0]));
     return alike;
+  }
+
+  const kernels::ContractionPlan& plan_of(const Place& place) const {
+    return plans_[static_cast<std::size_t>(place.plan)].plan;
+  }
+  // Most places are like one of the last: those of other extents are few, however many devices there are.
+  static constexpr std::size_t looked_at = 16;
+  int shared(const kernels::ContractionShape& shape) {
+    for (std::size_t s = shapes_.size(); s > 0 && s + looked_at > shapes_.size(); --s)
+      if (shapes_[s - 1] == shape) return static_cast<int>(s - 1);
+    shapes_.push_back(shape);
+    return static_cast<int>(shapes_.size()) - 1;
+  }
+  int planned(const Product& wanted, int threads) {
+    for (std::size_t p = plans_.size(); p > 0 && p + looked_at > plans_.size(); --p) {
+      const Product& product = plans_[p - 1];
+      if (product.shape == wanted.shape && product.readers_of_a == wanted.readers_of_a &&
+          product.readers_of_b == wanted.readers_of_b)
+        return static_cast<int>(p - 1);
+    }
+    plans_.push_back(wanted);
+    plans_.back().plan = kernels::ContractionPlan(
+        shapes_[static_cast<std::size_t>(wanted.shape)],
+        {.parallelism = threads, .readers_of_a = wanted.readers_of_a, .readers_of_b = wanted.readers_of_b});
+    return static_cast<int>(plans_.size()) - 1;
+  }
+
+  /// How many places read each shard of an operand, by pointer + 1.
+  std::vector<int> readers(std::int32_t Place::*operand) const {
+    std::vector<int> count(1, 0);
+    for (const Place& place : places_) {
+      const auto at = static_cast<std::size_t>(place.*operand + 1);
+      if (at >= count.size()) count.resize(at + 1, 0);
+      ++count[at];
+    }
+    return count;
   }
 
   struct ItemOf {
@@ -247,20 +291,26 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
   template <class T> void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
+    packers_.clear();
+    std::vector<int> latest, before(places_.size(), -1);  // by shard and by place: who packs the shard, each in its way
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
-      const auto shard = [](const Place& of) { return of.plan.packs_first() ? of.a : of.b; };
-      const auto same =
-          std::find_if(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(p), [&](const Place& other) {
-            return other.packed >= 0 && shard(other) == shard(place) && other.plan.packs_as(place.plan);
-          });
-      const std::int64_t bytes = place.plan.template packed_size<T>() * static_cast<std::int64_t>(sizeof(T));
-      if (same != places_.begin() + static_cast<std::ptrdiff_t>(p)) {
-        place.packed = same->packed;
-      } else if (bytes > 0 && shard(place) >= 0 && packed_bytes_ + bytes <= most_bytes) {
+      const std::int32_t shard = plan_of(place).packs_first() ? place.a : place.b;
+      const auto at = static_cast<std::size_t>(shard + 1);
+      if (at >= latest.size()) latest.resize(at + 1, -1);
+      int same = latest[at];
+      while (same >= 0 && !plan_of(places_[static_cast<std::size_t>(same)]).packs_as(plan_of(place)))
+        same = before[static_cast<std::size_t>(same)];
+      const std::int64_t bytes = plan_of(place).template packed_size<T>() * static_cast<std::int64_t>(sizeof(T));
+      if (same >= 0) {
+        place.packed = places_[static_cast<std::size_t>(same)].packed;
+      } else if (bytes > 0 && shard >= 0 && packed_bytes_ + bytes <= most_bytes) {
+        before[p] = latest[at];
+        latest[at] = static_cast<int>(p);
         place.packed = packed_bytes_;
         place.first_part = pack_parts_;
-        if constexpr (is_floating_v<T>) place.part_count = place.plan.template pack_count<T>();
+        if constexpr (is_floating_v<T>) place.part_count = plan_of(place).template pack_count<T>();
+        if (place.part_count > 0) packers_.push_back(static_cast<int>(p));
         pack_parts_ += place.part_count;
         packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
       }
@@ -270,15 +320,16 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   void pack(Frame& frame) const {
     const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_parts_));
     parallel_for(pack_parts_, cost, [&](std::int64_t part) {
-      const auto own = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
-        return part >= place.first_part && part < place.first_part + place.part_count;
+      const auto after = std::upper_bound(packers_.begin(), packers_.end(), part, [&](std::int64_t wanted, int p) {
+        return wanted < places_[static_cast<std::size_t>(p)].first_part;
       });
+      const Place* const own = &places_[static_cast<std::size_t>(*std::prev(after))];
       dispatch<Types>(
           dtype_,
           [&]<class T>() {
             if constexpr (is_floating_v<T>)
-              own->plan.pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
-                             reinterpret_cast<T*>(frame.scratch + own->packed));
+              plan_of(*own).pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
+                                 reinterpret_cast<T*>(frame.scratch + own->packed));
           },
           [] {});
     });
@@ -296,14 +347,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     const Out* addend = operand<Out>(frame, place.addend);
     const bool adds = addend != nullptr;
     if (adds && addend != out) {
-      const kernels::OutputRegion region = place.plan.rows_of(item);
+      const kernels::Strides& out_strides = shapes_[static_cast<std::size_t>(place.shape)].out_strides;
+      const kernels::OutputRegion region = plan_of(place).rows_of(item);
       std::int64_t from = 0, to = 0;
       for (std::size_t d = 0; d < region.begin.size(); ++d) {
         from += region.begin[d] * place.addend_strides[d];
-        to += region.begin[d] * place.out_strides[d];
+        to += region.begin[d] * out_strides[d];
       }
-      kernels::strided_copy(out + to, place.out_strides, addend + from, place.addend_strides, region.extent,
-                            sizeof(Out));
+      kernels::strided_copy(out + to, out_strides, addend + from, place.addend_strides, region.extent, sizeof(Out));
     }
     const auto number = [&](int k) {
       return numbers_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(numbers_[k])].template as<T>();
@@ -320,11 +371,12 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
                                         &follow};
-    place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
-                   frame.observer != nullptr ? kernels::RoundedResult{}
-                                             : kernels::RoundedResult{operand<bf16>(frame, place.rounded),
-                                                                      operand<float>(frame, place.bias)});
+    plan_of(place).run(
+        item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
+        adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
+        frame.observer != nullptr
+            ? kernels::RoundedResult{}
+            : kernels::RoundedResult{operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
   }
 };
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <tessera/graph/fused.hpp>
-#include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/past_caches.hpp>
 #include <tessera/runtime/team.hpp>
@@ -27,9 +27,10 @@ struct FusedPlaces {
     std::int64_t row_values = 0;                         // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
     int first_tile = 0, tiles = 0;
-    std::int64_t run_rows = 0;   // rows after which sums in f32 move to sums in f64; 0: none have as many terms
-    std::int64_t long_sums = 0;  // elements of the latter
-    bool idle = false;           ///< nothing is made here
+    std::int64_t run_rows = 0;    // rows after which sums in f32 move to sums in f64; 0: none have as many terms
+    std::int64_t long_sums = 0;   // elements of the latter
+    int first_sum = 0, sums = 0;  ///< of its parts of accumulated results
+    bool idle = false;            ///< nothing is made here
   };
   struct Tile {
     int place;
@@ -311,6 +312,7 @@ struct FusedPlaces {
 
   std::int64_t add_sums(int p, std::int64_t scratch) {
     Place& place = places[static_cast<std::size_t>(p)];
+    place.first_sum = static_cast<int>(sums.size());
     std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
@@ -332,6 +334,7 @@ struct FusedPlaces {
       if (fused_.stores[s].op == Op::sum && fused_.stores[s].dtype == DType::f32) add_long_sum(place, sums.back());
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
+    place.sums = static_cast<int>(sums.size()) - place.first_sum;
     for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
       tiles[static_cast<std::size_t>(t)].scratch = scratch;
       scratch += bytes;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <tessera/graph/fused.hpp>
-#include <tessera/kernels/scratch.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/scratch.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/fused_places.hpp>
@@ -33,7 +33,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     for (const Sum& sum : where_.sums)
       terms += static_cast<std::size_t>(where_.places[static_cast<std::size_t>(sum.place)].tiles);
     terms_.reserve(terms);
-    combined_.resize(where_.sums.size());
+    order_sums();
+    if (where_.split_phases) group_rows();
   }
 
   std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
@@ -107,9 +108,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
-  // Of combine(), so that a run allocates nothing: a call that fails before it runs has changed nothing.
+  // Of combine() and combine_rows(), so that a run allocates nothing: a call that fails before it runs has changed
+  // nothing.
   mutable std::vector<kernels::StridedSource> terms_;
-  mutable std::vector<std::uint8_t> combined_;
+  mutable std::vector<double*> row_parts_;
+  std::vector<std::size_t> sum_order_;
+  std::vector<std::vector<int>> row_groups_;
 
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
@@ -227,30 +231,37 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
-    for (const Sum& sum : where_.sums) {
-      if (sum.place != tile.place) continue;
+    const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
+    for (int s = place.first_sum; s < place.first_sum + place.sums; ++s) {
+      const Sum& sum = where_.sums[static_cast<std::size_t>(s)];
       char* own = frame.scratch + tile.scratch + sum.offset;
       outputs[sum.output].data = own;
       if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].op, own, sum.elements);
     }
   }
 
+  /// The parts of each result side by side, in the order of their places. Those over the layers of a stack belong
+  /// together: they are found by their pointer. -1: another place stores the result.
+  void order_sums() {
+    for (std::size_t s = 0; s < where_.sums.size(); ++s)
+      if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
+    std::stable_sort(sum_order_.begin(), sum_order_.end(), [&](std::size_t a, std::size_t b) {
+      const Sum &x = where_.sums[a], &y = where_.sums[b];
+      return x.output != y.output ? x.output < y.output : x.pointer < y.pointer;
+    });
+  }
+
   void combine(Frame& frame) const {
-    if (where_.sums.empty()) return;
-    // Sums of one output over the layers of a stack belong together: they are found by their pointer.
-    std::fill(combined_.begin(), combined_.end(), std::uint8_t{0});
-    for (std::size_t i = 0; i < where_.sums.size(); ++i) {
-      if (combined_[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
-      const Sum& sum = where_.sums[i];
+    for (std::size_t i = 0; i < sum_order_.size();) {
+      const Sum& sum = where_.sums[sum_order_[i]];
       const Store& store = fused_.stores[sum.output];
       terms_.clear();
-      for (std::size_t j = i; j < where_.sums.size(); ++j) {
-        if (where_.sums[j].pointer != sum.pointer || where_.sums[j].output != sum.output) continue;
-        combined_[j] = 1;
-        const Place& place = where_.places[static_cast<std::size_t>(where_.sums[j].place)];
+      for (; i < sum_order_.size(); ++i) {
+        const Sum& part = where_.sums[sum_order_[i]];
+        if (part.pointer != sum.pointer || part.output != sum.output) break;
+        const Place& place = where_.places[static_cast<std::size_t>(part.place)];
         for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
-          terms_.push_back(
-              {frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + where_.sums[j].offset, {1}});
+          terms_.push_back({frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + part.offset, {1}});
       }
       char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
       const Shape extent{sum.elements};
@@ -259,6 +270,23 @@ class FusedStep final : public PreparedStep, public Epilogue {
       else
         reduce_(store.dtype, store.op, to, {1}, terms_, extent, false, false);
     }
+  }
+
+  /// Which places hold the parts of the same rows.
+  void group_rows() {
+    std::vector<int> group_of(where_.places.size(), -1);
+    for (std::size_t w = 0; w < where_.places.size(); ++w) {
+      Coordinates first = where_.work.coordinates(static_cast<int>(w));
+      for (std::size_t axis = 0; axis < first.size(); ++axis)
+        if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
+      int& group = group_of[static_cast<std::size_t>(where_.work.index_of(first))];
+      if (group < 0) {
+        group = static_cast<int>(row_groups_.size());
+        row_groups_.emplace_back();
+      }
+      if (!where_.places[w].idle) row_groups_[static_cast<std::size_t>(group)].push_back(static_cast<int>(w));
+    }
+    row_parts_.reserve(where_.places.size());
   }
 
   /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
@@ -270,33 +298,19 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (fused_.instrs[i].phase != phase) continue;
       if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
         scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
-      for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
-        const Coordinates at = where_.work.coordinates(w);
-        if (!first_along_row(at)) continue;
-        combine_rows(frame, fused_.instrs[i].op, r, at, w);
-      }
+      for (const std::vector<int>& group : row_groups_)
+        if (!group.empty()) combine_rows(frame, fused_.instrs[i].op, r, group);
     }
-  }
-  bool first_along_row(const Coordinates& at) const {
-    for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((where_.row_axes >> axis & 1) != 0 && at[axis] != 0) return false;
-    return true;
   }
   double* row_values(Frame& frame, int place, int reduce) const {
     const Place& p = where_.places[static_cast<std::size_t>(place)];
     return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
   }
-  void combine_rows(Frame& frame, Op op, int reduce, const Coordinates& first, int first_place) const {
-    std::vector<double*> parts;
-    for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
-      const Coordinates at = where_.work.coordinates(w);
-      bool same = true;
-      for (std::size_t axis = 0; axis < at.size(); ++axis)
-        same = same && ((where_.row_axes >> axis & 1) != 0 || at[axis] == first[axis]);
-      if (same && !where_.places[static_cast<std::size_t>(w)].idle) parts.push_back(row_values(frame, w, reduce));
-    }
-    if (parts.empty()) return;
-    const std::int64_t rows = where_.places[static_cast<std::size_t>(first_place)].rows;
+  void combine_rows(Frame& frame, Op op, int reduce, const std::vector<int>& group) const {
+    std::vector<double*>& parts = row_parts_;
+    parts.clear();
+    for (const int place : group) parts.push_back(row_values(frame, place, reduce));
+    const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
     for (std::int64_t row = 0; row < rows; ++row) {
       double total = parts[0][row];
       for (std::size_t k = 1; k < parts.size(); ++k) {

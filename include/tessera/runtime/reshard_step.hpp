@@ -36,6 +36,9 @@ class ReshardStep final : public PreparedStep {
     Sharding dims = source;
     dims.unreduced = 0;
     const ShardGrid dims_grid(layout.mesh(), dims);
+    std::vector<std::vector<int>> targets(static_cast<std::size_t>(kept_grid.count()));
+    for (int s = 0; s < to_.grid.count(); ++s)
+      targets[static_cast<std::size_t>(kept_grid.index_of(to_.grid.coordinates(s)))].push_back(s);
     std::vector<int> destinations, sources, held;
     for (int k = 0; k < kept_grid.count(); ++k) {
       const Coordinates kept_at = kept_grid.coordinates(k);
@@ -48,8 +51,7 @@ class ReshardStep final : public PreparedStep {
       for (int l = 0; l < from_.layers; ++l) {
         destinations.clear();
         sources.clear();
-        for (int s = 0; s < to_.grid.count(); ++s)
-          if (agree(to_.grid.coordinates(s), kept_at, kept.unreduced)) destinations.push_back(l * to_.grid.count() + s);
+        for (const int s : targets[static_cast<std::size_t>(k)]) destinations.push_back(l * to_.grid.count() + s);
         for (int s = 0; s < dims_grid.count(); ++s)
           for (const int p : held) {
             Coordinates at = dims_grid.coordinates(s);
@@ -85,11 +87,6 @@ class ReshardStep final : public PreparedStep {
   const Mesh& mesh_;
   const PlanStep& step_;
 
-  static bool agree(const Coordinates& a, const Coordinates& b, std::uint16_t axes) {
-    for (std::size_t axis = 0; axis < a.size(); ++axis)
-      if ((axes >> axis & 1) != 0 && a[axis] != b[axis]) return false;
-    return true;
-  }
   static void overlay(Coordinates& to, const Coordinates& from, std::uint16_t axes) {
     for (std::size_t axis = 0; axis < to.size(); ++axis)
       if ((axes >> axis & 1) != 0) to[axis] = from[axis];

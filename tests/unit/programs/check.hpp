@@ -2,6 +2,7 @@
 #define TESSERA_TESTS_UNIT_PROGRAMS_CHECK_HPP
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -49,6 +50,8 @@ struct Check {
   int least_axes = 0;         ///< of the mesh: x, y, z
   std::vector<std::pair<char, std::vector<std::int64_t>>> extents = {};  ///< to choose from, instead of the usual
   std::vector<std::pair<char, std::string>> products = {};               ///< extents that are products of others
+  /// The program once more, as an expression of the arguments' tensors.
+  std::function<tessera::Leaf(const std::vector<tessera::Leaf>&)> expression = nullptr;
 };
 
 /// Runs a program on random cases and compares every result with the oracle's, and those of two meshes with each other.

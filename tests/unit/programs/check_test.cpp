@@ -377,10 +377,14 @@ class Case {
       ts::runtime::Executable executable(program_, std::move(plan));
       if (seed_ % 4 == 0 || std::getenv("TESSERA_CASE") != nullptr) expect_like_one_device(executable, leaves);
       if (seed_ % 4 == 1 || std::getenv("TESSERA_CASE") != nullptr) expect_same_bits(found, infos, leaves);
+      const Array evaluated = check_.expression ? load(check_.expression(leaves)) : Array{};
       {
         ts::CommunicationScope scope;
         for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
         expect_ran_as_planned(scope, executable.plan());
+      }
+      if (check_.expression) {
+        EXPECT_EQ(difference(evaluated, got[0], 2 * tolerance(0)), "") << "as an expression\n" << text_;
       }
       if (held) {
         for (std::size_t i = 0; i < leaves.size(); ++i)
