@@ -1,4 +1,4 @@
-// expect first: if, \?:, &&, \|\| and ! can't use a tensor, whose values are not known while a function is traced; use ts::select\(condition, yes, no\)
+// expect first: and ! can.t use a tensor, whose values are not known .*; use ts::select\(condition, yes, no\)
 // lines: 34
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>

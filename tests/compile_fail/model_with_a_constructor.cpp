@@ -1,4 +1,4 @@
-// expect first: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without constructors, private fields, virtual functions and base classes
+// expect first: a model is a plain struct of .*: without constructors, private fields, virtual functions and base
 // lines: 30
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>

@@ -111,7 +111,7 @@ static_assert(!ts::Model<Array> && !ts::Model<ArrayOfOne> && !ts::Model<ArrayAmo
 struct Results {
   constexpr auto operator()(const auto& x) const { return std::pair(x * 2, std::array{ts::sum(x), ts::sum(x + 1)}); }
 };
-static_assert(std::is_same_v<ts::Traced<Results, Matrix>::result,
-                             std::pair<Matrix, std::array<ts::ShardedTensor<float, 0>, 2>>>);
+static_assert(
+    std::is_same_v<ts::Traced<Results, Matrix>::result, std::pair<Matrix, std::array<ts::ShardedTensor<float, 0>, 2>>>);
 
 }  // namespace

@@ -46,8 +46,11 @@ template <class T, class... Fields> constexpr int field_count() {
 /// Whether element i is an array: nested braces fill several places of the list at once, of a class only one.
 template <class T, std::size_t... Before, std::size_t... After>
 constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
-  return requires { T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}}; } &&
-         !requires { T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...}; };
+  return requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}};
+  } && !requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...};
+  };
 }
 template <class T> constexpr bool has_array() {
   constexpr auto count = static_cast<std::size_t>(field_count<T>());
@@ -165,8 +168,9 @@ template <class T> struct PartsOf {
     if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
       return TypeList<>{};
     else
-      return decltype(with_fields(std::declval<T&>(),
-                                  [](auto&... fields) { return TypeList<std::remove_reference_t<decltype(fields)>...>{}; })){};
+      return decltype(with_fields(std::declval<T&>(), [](auto&... fields) {
+        return TypeList<std::remove_reference_t<decltype(fields)>...>{};
+      })){};
   }
   using type = decltype(list());
 };
@@ -188,9 +192,8 @@ template <class List> struct FirstFaulty {
   using type = void;
 };
 template <class First, class... Rest>
-struct FirstFaulty<TypeList<First, Rest...>>
-    : std::conditional_t<std::is_void_v<typename FaultyPart<First>::type>, FirstFaulty<TypeList<Rest...>>,
-                         FaultyPart<First>> {};
+struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyPart<First>::type>,
+                                                                  FirstFaulty<TypeList<Rest...>>, FaultyPart<First>> {};
 /// The first type in T, T itself included, that can't be part of a model; void where there is none.
 template <class T>
 struct FaultyPart : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename PartsOf<T>::type>,
