@@ -87,8 +87,8 @@ template <class T, int Rank> void import_as(Reader reader) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Reader reader{data, size};
   if (reader.byte() % 2 == 0)
-    import <float, 2>(reader);
+    import_as<float, 2>(reader);
   else
-    import <std::int8_t, 3>(reader);
+    import_as<std::int8_t, 3>(reader);
   return 0;
 }
