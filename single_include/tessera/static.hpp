@@ -160,6 +160,9 @@ template <class T> inline constexpr bool is_floating_v = std::is_floating_point_
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
+inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::bool_));
+inline constexpr DTypeSet floating_dtypes =
+    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
 
 /// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
 /// f16 among them, `otherwise()` is called.

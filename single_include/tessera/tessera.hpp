@@ -3387,6 +3387,9 @@ template <class T> inline constexpr bool is_floating_v = std::is_floating_point_
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
+inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::bool_));
+inline constexpr DTypeSet floating_dtypes =
+    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
 
 /// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
 /// f16 among them, `otherwise()` is called.
@@ -25144,6 +25147,1686 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
+// ---- tessera/runtime/step_observer.hpp
+
+#ifndef TESSERA_RUNTIME_STEP_OBSERVER_HPP
+#define TESSERA_RUNTIME_STEP_OBSERVER_HPP
+
+namespace tessera::runtime {
+
+struct Frame;
+class FrameLayout;
+
+/// Steps of a plan that ran as one. What the first of two made is not stored when the second summed it as it was made.
+struct RanSteps {
+  int first = 0, count = 1;
+  bool stored = true;
+};
+
+/// Looks at the memory of a program while it runs, between steps. It may write to it.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  /// A graph begins: the main one, or a body for one layer. Its arguments are in place.
+  virtual void entered(const FrameLayout&, Frame&) {}
+  virtual void ran(const FrameLayout&, Frame&, const RanSteps&) = 0;
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/frame.hpp
+
+#ifndef TESSERA_RUNTIME_FRAME_HPP
+#define TESSERA_RUNTIME_FRAME_HPP
+
+namespace tessera::runtime {
+
+/// How the shards of one value of a plan lie in memory. Shards are numbered by layer, then as the grid numbers them;
+/// the box of one layer's shard has extent 1 along dim 0.
+struct ValueLayout {
+  ShardGrid grid;
+  int layers = 1;
+  int first = 0;             ///< of its pointers in a frame
+  std::int64_t element = 4;  ///< bytes
+  std::vector<Box> boxes;
+  std::vector<kernels::Strides> strides;  ///< in elements
+  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; of a view, from the root's shard
+  std::vector<std::int32_t> root_shard;   ///< of a view: the shard of its root
+
+  int shards() const { return static_cast<int>(boxes.size()); }
+  int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
+};
+
+/// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
+struct Frame {
+  std::vector<char*> pointers;
+  Growable<double> numbers;  ///< by node
+  char* arena = nullptr;
+  char* scratch = nullptr;  ///< of the running step alone
+  Frame* frames = nullptr;  ///< of all graphs of the program
+  int layer = -1;           ///< that the body of a repeat runs for
+  StepObserver* observer = nullptr;
+
+  template <class T = char> T* at(const ValueLayout& layout, int shard) const {
+    return reinterpret_cast<T*>(pointers[static_cast<std::size_t>(layout.first + shard)]);
+  }
+};
+
+/// Everything about the values of one graph that does not change from run to run.
+class FrameLayout {
+ public:
+  FrameLayout(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh) : plan_(plan), mesh_(mesh) {
+    for (std::size_t v = 0; v < plan.values.size(); ++v) add(graph, plan.values[v]);
+  }
+
+  const ValueLayout& operator[](int value) const { return values_[static_cast<std::size_t>(value)]; }
+  const PlanValue& value(int v) const { return plan_.values[static_cast<std::size_t>(v)]; }
+  const GraphPlan& plan() const { return plan_; }
+  const Mesh& mesh() const { return mesh_; }
+  /// Whether the part of a value at a place holds anything; there is no memory for it otherwise.
+  bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
+  int pointer_count() const { return pointers_; }
+
+  /// Points intermediates into the arena.
+  void place_intermediates(Frame& frame) const {
+    frame.pointers.resize(static_cast<std::size_t>(pointers_));
+    for (std::size_t v = 0; v < values_.size(); ++v) {
+      const PlanValue& value = plan_.values[v];
+      if (value.role != ValueRole::intermediate) continue;
+      for (int s = 0; s < values_[v].shards(); ++s)
+        frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
+            frame.arena + value.offset + values_[v].offsets[static_cast<std::size_t>(s)];
+    }
+  }
+  /// Points views at their roots, once those are in place.
+  void place_views(Frame& frame) const {
+    for (std::size_t v = 0; v < values_.size(); ++v) {
+      const PlanValue& value = plan_.values[v];
+      if (value.role != ValueRole::view) continue;
+      const ValueLayout& root = values_[static_cast<std::size_t>(value.view_of)];
+      for (int s = 0; s < values_[v].shards(); ++s)
+        frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
+            frame.at(root, values_[v].root_shard[static_cast<std::size_t>(s)]) +
+            values_[v].offsets[static_cast<std::size_t>(s)];
+    }
+  }
+
+ private:
+  const GraphPlan& plan_;
+  Mesh mesh_;
+  std::vector<ValueLayout> values_;
+  int pointers_ = 0;
+
+  void add(const GraphView& graph, const PlanValue& value) {
+    ValueLayout layout;
+    layout.grid = ShardGrid(mesh_, value.sharding);
+    layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
+    layout.element = static_cast<std::int64_t>(size_of(value.dtype));
+    layout.first = pointers_;
+    std::int64_t bytes = 0;
+    for (int l = 0; l < layout.layers; ++l)
+      for (int s = 0; s < layout.grid.count(); ++s) {
+        const Coordinates at = layout.grid.coordinates(s);
+        Box box = shard_box(value.shape, value.sharding, mesh_, at);
+        if (value.stacked) {
+          box.begin[0] = l;
+          box.end[0] = l + 1;
+        }
+        layout.boxes.push_back(box);
+        if (value.role == ValueRole::view) {
+          add_view_shard(graph, value, layout, at, l);
+          continue;
+        }
+        layout.strides.push_back(kernels::contiguous_strides(extents(box)));
+        layout.offsets.push_back(bytes);
+        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(extents(box)) * layout.element : 0;
+        bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
+      }
+    pointers_ += layout.shards();
+    values_.push_back(layout);
+  }
+
+  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at,
+                      int layer) {
+    const PlanValue& root = plan_.values[static_cast<std::size_t>(value.view_of)];
+    const ValueLayout& of = values_[static_cast<std::size_t>(value.view_of)];
+    const int shard = of.index(at, root.stacked ? layer : 0);
+    layout.root_shard.push_back(shard);
+    const kernels::Strides& from = of.strides[static_cast<std::size_t>(shard)];
+    const Box& box = layout.boxes.back();
+    const Node& node = graph[value.node];
+    if (node.op == Op::rearrange) {
+      layout.strides.push_back(
+          rearranged(graph, value.node, root.sharding, of.boxes[static_cast<std::size_t>(shard)], from));
+      layout.offsets.push_back(0);
+      return;
+    }
+    std::int64_t offset = 0;
+    if (node.op == Op::slice) {
+      const auto dim = static_cast<std::size_t>(dim_of(node));
+      const auto start =
+          static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
+      offset = start * from[dim] * layout.element;
+    }
+    (void)box;
+    if (node.op == Op::windows) {
+      const auto number = [&](int i) { return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))]; };
+      layout.strides.push_back(rows::window_strides(node, from, number));
+      layout.offsets.push_back(0);
+      return;
+    }
+    layout.strides.push_back(from);
+    layout.offsets.push_back(offset);
+  }
+
+ public:
+  /// Extents of the factors of a rearrange in one shard of its operand, which is split by `sharding` into such boxes.
+  Shape local_factors(const GraphView& graph, int node, const Sharding& sharding, const Box& operand) const {
+    const ShapeContext context{graph, node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
+    Shape factors = rows::factor_extents(context);
+    const Factors f = Factors::of(graph[node]);
+    for (int p = 0; p < f.count;) {
+      int end = p + 1;
+      while (end < f.count && f.in_dim[end] == f.in_dim[p]) ++end;
+      const int dim = f.in_dim[p];
+      if (end == p + 1) {
+        const auto d = static_cast<std::size_t>(dim);
+        factors[static_cast<std::size_t>(p)] = operand.end[d] - operand.begin[d];
+      }
+      // Axes of a merged dim split the major factor until it is whole, then the next one, and never unevenly.
+      std::size_t next = 0;
+      for (int q = p; q < end && end > p + 1; ++q) {
+        std::int64_t& left = factors[static_cast<std::size_t>(q)];
+        while (next < sharding.dims[dim].size() && left > 1) left /= mesh_.axis_size(sharding.dims[dim][next++]);
+      }
+      p = end;
+    }
+    return factors;
+  }
+  /// Strides of the factors, given those of the operand's dims.
+  static kernels::Strides factor_strides(const Factors& f, const Shape& factors, const kernels::Strides& from) {
+    kernels::Strides strides(static_cast<std::size_t>(f.count), 0);
+    for (int p = f.count - 1; p >= 0; --p) {
+      const auto own = static_cast<std::size_t>(p);
+      const bool minor = p + 1 < f.count && f.in_dim[p + 1] == f.in_dim[p];
+      strides[own] = minor ? strides[own + 1] * factors[own + 1] : from[static_cast<std::size_t>(f.in_dim[p])];
+    }
+    return strides;
+  }
+
+ private:
+  kernels::Strides rearranged(const GraphView& graph, int node, const Sharding& sharding, const Box& operand,
+                              const kernels::Strides& from) const {
+    const Factors f = Factors::of(graph[node]);
+    const Shape factors = local_factors(graph, node, sharding, operand);
+    const kernels::Strides strides = factor_strides(f, factors, from);
+    kernels::Strides out(graph[node].rank, 0);
+    if (volume(factors) == 0) return out;
+    for (int d = 0; d < graph[node].rank; ++d) {
+      // Merged factors walk as one when each major steps over its minors.
+      std::int64_t expected = -1;
+      for (int p = f.count - 1; p >= 0; --p) {
+        if (f.out_dim[p] != d) continue;
+        const auto factor = static_cast<std::size_t>(f.order[p]);
+        if (factors[factor] == 1) continue;
+        if (expected < 0)
+          out[static_cast<std::size_t>(d)] = strides[factor];
+        else if (strides[factor] != expected)
+          fail(errc::graph_invalid, "[rearrange] view: merged dims are not neighbours in memory");
+        expected = strides[factor] * factors[factor];
+      }
+    }
+    return out;
+  }
+};
+
+/// The places where the work of a step happens: one for each combination of coordinates along the mesh axes that its
+/// values use. Devices that differ in other axes hold the same shards, and their work is done once.
+class WorkGrid {
+ public:
+  WorkGrid(const FrameLayout& layout, const PlanStep& step) {
+    std::uint16_t axes = 0;
+    for (const auto* list : {&step.inputs, &step.outputs})
+      for (std::int32_t v : *list)
+        if (v >= 0) axes = static_cast<std::uint16_t>(axes | layout.value(v).sharding.used_axes());
+    for (const AxisList& factor : step.factors)
+      for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
+    Sharding all;
+    all.unreduced = axes;
+    grid_ = ShardGrid(layout.mesh(), all);
+    axes_ = axes;
+  }
+  int count() const { return grid_.count(); }
+  Coordinates coordinates(int place) const { return grid_.coordinates(place); }
+  int index_of(const Coordinates& at) const { return grid_.index_of(at); }
+  std::uint16_t axes() const { return axes_; }
+  /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
+  bool stores(const Coordinates& at, const Sharding& sharding) const {
+    for (std::size_t axis = 0; axis < at.size(); ++axis)
+      if ((axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis)) && at[axis] != 0) return false;
+    return true;
+  }
+
+ private:
+  ShardGrid grid_;
+  std::uint16_t axes_ = 0;
+};
+
+/// Writes a host scalar as a tensor of rank 0.
+inline void write_number(DType dtype, void* to, double number) {
+  dispatch(
+      dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
+}
+
+/// What is done to each box of a value while it is still in the cache of who made it.
+class Epilogue {
+ public:
+  virtual ~Epilogue() = default;
+  /// The box [begin, begin + extent) of the shard at a place of the work grid.
+  virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
+};
+
+/// One step of a plan, made ready: it runs any number of times on frames of its graph.
+class PreparedStep {
+ public:
+  virtual ~PreparedStep() = default;
+  virtual void run(Frame& frame) const = 0;
+  /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
+  virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
+  /// Runs without what was attached.
+  virtual void run_alone(Frame& frame) const { run(frame); }
+  /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
+  virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
+  /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
+  /// one, and is the only reader of it. False: it has to follow.
+  virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
+  /// Bytes of scratch that a run needs.
+  virtual std::int64_t scratch_bytes() const { return 0; }
+};
+
+/// What a step is made from.
+struct StepContext {
+  const FrameLayout& layout;
+  const GraphView& graph;
+  const UnitsView& units;
+  const PlanStep& step;
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/fused_places.hpp
+
+#ifndef TESSERA_RUNTIME_FUSED_PLACES_HPP
+#define TESSERA_RUNTIME_FUSED_PLACES_HPP
+
+namespace tessera::runtime {
+
+/// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
+/// that tiles accumulate each on its own.
+struct FusedPlaces {
+  /// A kernel call on one shard of the space, and where its operands are.
+  struct Place {
+    FusedCall call;
+    std::int64_t inner = 1, rows = 1;
+    std::vector<FusedView> inputs, outputs;              // strides; data is the byte offset from the shard's pointer
+    std::vector<FusedView> whole_inputs, whole_outputs;  // the same before neighbouring dims were merged
+    std::vector<std::int32_t> input_at, output_at;       // pointers in the frame; -1: not stored here
+    std::int64_t row_values = 0;                         // offset in scratch
+    std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
+    int first_tile = 0, tiles = 0;
+    bool idle = false;  ///< nothing is made here
+  };
+  struct Tile {
+    int place;
+    std::int64_t row_begin, row_end, inner_begin, inner_end;
+    std::int64_t scratch;  // offset of its private results
+  };
+  /// The parts of one accumulated result.
+  struct Sum {
+    int pointer;
+    int output;
+    int place;
+    std::int64_t elements, offset;
+  };
+
+  WorkGrid work;
+  std::vector<Place> places;
+  std::vector<Tile> tiles;
+  std::vector<Sum> sums;
+  std::int64_t scratch_bytes = 0;
+  int reduces = 0;             ///< reductions along the row
+  bool accumulates = false;    ///< some result is reduced over rows
+  bool split_phases = false;   ///< rows are sharded, and completed across shards between passes
+  std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
+  double tile_cost = 0;        ///< elements of the largest tile
+  bool past_caches = false;
+
+  FusedPlaces(const StepContext& c, const Fused& fused)
+      : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
+    make_places(c.units, c.step);
+    make_tiles();
+  }
+
+ private:
+  const FrameLayout& layout_;
+  const Fused& fused_;
+  int rank_;
+
+  static std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + block_alignment - 1) / block_alignment * block_alignment;
+  }
+
+  void make_places(const UnitsView& units, const PlanStep& step) {
+    const Unit& unit = units[step.unit];
+    const GraphPlan& plan = layout_.plan();
+    const Shape& space = plan.shapes[static_cast<std::size_t>(unit.space)];
+    Sharding sharding = replicated(rank_);
+    for (int d = 0; d < rank_ && d < static_cast<int>(step.factors.size()); ++d)
+      sharding.dims[d] = step.factors[static_cast<std::size_t>(d)];
+    for (int i = 0; i < fused_.instr_count; ++i) reduces += fused_.instrs[i].kind == InstrKind::reduce ? 1 : 0;
+    for (int s = 0; s < fused_.store_count; ++s)
+      accumulates = accumulates || fused_.stores[s].kind == StoreKind::accumulate;
+    if (rank_ > 0)
+      for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
+    split_phases = row_axes != 0 && fused_.phases > 1;
+
+    int layer_dim = -1, layers = 1;
+    auto find_layers = [&](int value, const UnitOperand& operand) {
+      if (!layout_.value(value).stacked) return;
+      for (int d = 0; d < rank_; ++d)
+        if (operand.dim_at[d] == 0) {
+          layer_dim = d;
+          layers = layout_[value].layers;
+        }
+    };
+    for (int i = 0; i < unit.input_count; ++i)
+      find_layers(step.inputs[static_cast<std::size_t>(i)], units.input(step.unit, i));
+    for (int o = 0; o < unit.output_count; ++o)
+      if (step.outputs[static_cast<std::size_t>(o)] >= 0)
+        find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
+
+    if (split_phases && layers > 1)
+      fail(errc::unsupported, "[fused] stacked rows: a sharded row of a stacked value is reduced outside its Stack");
+    const bool has_index = uses_index();
+    for (int w = 0; w < work.count(); ++w)
+      for (int l = 0; l < layers; ++l) {
+        const Coordinates at = work.coordinates(w);
+        Box box = shard_box(space, sharding, layout_.mesh(), at);
+        if (layer_dim >= 0) {
+          box.begin[static_cast<std::size_t>(layer_dim)] = l;
+          box.end[static_cast<std::size_t>(layer_dim)] = l + 1;
+        }
+        const Shape local = extents(box);
+        Place place;
+        for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
+        bool lacks_input = false;
+        for (int i = 0; i < unit.input_count; ++i) {
+          const int value = step.inputs[static_cast<std::size_t>(i)];
+          add_operand(place.inputs, place.input_at, value, units.input(step.unit, i), box, at, l);
+          lacks_input = lacks_input || !layout_.holds(value, at);
+          if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
+            place.input_at.back() = -1;
+        }
+        bool makes = false;
+        for (int o = 0; o < unit.output_count; ++o) {
+          const int value = step.outputs[static_cast<std::size_t>(o)];
+          add_operand(place.outputs, place.output_at, value, units.output(step.unit, o), box, at, l);
+          const ValueLayout& own = layout_[value];
+          const auto shard = static_cast<std::size_t>(place.output_at.back() - own.first);
+          if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
+            makes = makes || volume(extents(own.boxes[shard])) > 0;
+          } else {
+            place.output_at.back() = -1;
+            std::int64_t elements = 1;  // rows without elements have row values too
+            for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
+            place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
+          }
+        }
+        // Other places of a row that is split need what this one finds out about its part.
+        place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
+        if (place.idle) place.unstored_bytes = 0;
+        if (fused_.phases == 1 && !accumulates) {
+          place.whole_inputs = place.inputs;
+          place.whole_outputs = place.outputs;
+        }
+        // An empty shard may have any strides: dims must not seem to be neighbours by them.
+        set_extents(place, local, !has_index && volume(local) > 0);
+        places.push_back(std::move(place));
+      }
+    std::int64_t written = 0;
+    for (int s = 0; s < fused_.store_count; ++s)
+      if (fused_.stores[s].kind == StoreKind::element)
+        written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
+    past_caches = written >= past_caches_from();  // unless they replace what is read
+  }
+
+  void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value,
+                   const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
+    const ValueLayout& layout = layout_[value];
+    const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
+    const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
+    const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
+    FusedView view{};
+    std::int64_t offset = 0;
+    for (int d = 0; d < rank_; ++d) {
+      std::int64_t stride = 0;
+      if (const int dim = operand.dim_at[d]; dim >= 0) {
+        stride = strides[static_cast<std::size_t>(dim)];
+        offset += (box.begin[static_cast<std::size_t>(d)] - own.begin[static_cast<std::size_t>(dim)]) * stride;
+      }
+      if (d + 1 < rank_)
+        view.outer_stride[d] = stride;
+      else
+        view.row_stride = stride;
+    }
+    view.data = reinterpret_cast<void*>(offset * layout.element);
+    views.push_back(view);
+    pointers.push_back(layout.first + shard);
+  }
+
+  static bool counts_at(const Coordinates& at, unsigned axes) {
+    for (std::size_t axis = 0; axis < at.size(); ++axis)
+      if ((axes >> axis & 1u) != 0 && at[axis] != 0) return false;
+    return true;
+  }
+
+  bool uses_index() const {
+    for (int i = 0; i < fused_.instr_count; ++i)
+      if (fused_.instrs[i].kind == InstrKind::index) return true;
+    return false;
+  }
+
+  /// Extents of the call. Neighbouring dims that every operand walks as one are one, so that rows are long.
+  void set_extents(Place& place, const Shape& local, bool may_merge) const {
+    FusedCall& call = place.call;
+    std::int64_t outer[8]{};
+    int rank = rank_ > 0 ? rank_ - 1 : 0;
+    for (int d = 0; d < rank; ++d) outer[d] = local[static_cast<std::size_t>(d)];
+    place.inner = rank_ > 0 ? local[static_cast<std::size_t>(rank_ - 1)] : 1;
+    bool row_free = reduces == 0;
+    for (int s = 0; s < fused_.store_count; ++s) row_free = row_free && fused_.stores[s].kind != StoreKind::row;
+    auto each_view = [&](auto&& f) {
+      bool all = true;
+      for (FusedView& view : place.inputs) all = all && f(view);
+      for (FusedView& view : place.outputs) all = all && f(view);
+      return all;
+    };
+    if (may_merge) {
+      for (int d = rank - 1; d > 0; --d) {  // dim d into dim d - 1
+        if (outer[d] != 1 && outer[d - 1] != 1 &&
+            !each_view([&](FusedView& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
+          continue;
+        each_view([&](FusedView& v) {
+          if (outer[d] != 1) v.outer_stride[d - 1] = v.outer_stride[d];
+          for (int e = d; e + 1 < rank; ++e) v.outer_stride[e] = v.outer_stride[e + 1];
+          return true;
+        });
+        outer[d - 1] *= outer[d];
+        for (int e = d; e + 1 < rank; ++e) outer[e] = outer[e + 1];
+        --rank;
+      }
+      while (row_free && rank > 0) {  // the last outer dim into the row
+        const int d = rank - 1;
+        if (outer[d] != 1 && place.inner != 1 &&
+            !each_view([&](FusedView& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
+          break;
+        // An operand that is read once a row must not start to vary along it.
+        bool varies = false;
+        for (std::size_t i = 0; i < place.inputs.size(); ++i)
+          varies = varies || (!fused_.input_in_row[i] && place.inputs[i].outer_stride[d] != 0 && outer[d] != 1);
+        // Nor must a result that is reduced along the row be kept along it, or the other way round.
+        for (int k = 0; k < fused_.store_count; ++k)
+          varies = varies ||
+                   (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
+                    fused_.stores[k].along_row != (place.outputs[static_cast<std::size_t>(k)].outer_stride[d] == 0));
+        if (varies) break;
+        if (place.inner == 1)
+          each_view([&](FusedView& v) {
+            v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d];
+            return true;
+          });
+        place.inner *= outer[d];
+        --rank;
+      }
+    }
+    call.outer_rank = rank;
+    place.rows = 1;
+    for (int d = 0; d < rank; ++d) {
+      call.outer_extent[d] = outer[d];
+      place.rows *= outer[d];
+    }
+  }
+
+  void make_tiles() {
+    constexpr std::int64_t tile_elements = 16384;
+    std::int64_t bytes = 0;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      Place& place = places[p];
+      place.first_tile = static_cast<int>(tiles.size());
+      place.unstored = bytes;
+      bytes += place.unstored_bytes;
+      if (place.idle) continue;
+      if (split_phases) {
+        place.row_values = bytes;
+        bytes += aligned(reduces * place.rows * 8);
+      }
+      std::int64_t row_step = std::max<std::int64_t>(1, tile_elements / std::max<std::int64_t>(place.inner, 1));
+      std::int64_t inner_step = place.inner;
+      if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
+      if (accumulates) {
+        // Each tile has results of its own; a bounded number keeps them small.
+        constexpr std::int64_t most = 16;
+        const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
+        if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
+        row_step = std::max(row_step, (place.rows + most - 1) / most);
+      }
+      if (inner_step == 0) inner_step = 1;
+      for (std::int64_t row = 0; row < place.rows; row += row_step)
+        for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
+             inner += inner_step)  // empty rows have results too
+          tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
+                           std::min(inner + inner_step, place.inner), 0});
+      place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
+      tile_cost =
+          std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
+      if (accumulates) bytes = add_sums(static_cast<int>(p), bytes);
+    }
+    scratch_bytes = bytes;
+  }
+
+  std::int64_t add_sums(int p, std::int64_t scratch) {
+    Place& place = places[static_cast<std::size_t>(p)];
+    std::int64_t bytes = 0;
+    for (int s = 0; s < fused_.store_count; ++s) {
+      if (fused_.stores[s].kind != StoreKind::accumulate) continue;
+      // The private result has the extents that the output keeps, row-major.
+      FusedView& view = place.outputs[static_cast<std::size_t>(s)];
+      std::int64_t elements = 1;
+      if (view.row_stride != 0 && !fused_.stores[s].along_row) {
+        view.row_stride = 1;
+        elements = place.inner;
+      } else {
+        view.row_stride = 0;
+      }
+      for (int d = place.call.outer_rank - 1; d >= 0; --d)
+        if (view.outer_stride[d] != 0) {
+          view.outer_stride[d] = elements;
+          elements *= place.call.outer_extent[d];
+        }
+      sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
+      bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
+    }
+    for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
+      tiles[static_cast<std::size_t>(t)].scratch = scratch;
+      scratch += bytes;
+    }
+    return scratch;
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/fused_step.hpp
+
+#ifndef TESSERA_RUNTIME_FUSED_STEP_HPP
+#define TESSERA_RUNTIME_FUSED_STEP_HPP
+
+namespace tessera::runtime {
+
+/// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
+///
+/// Results that are reduced over rows are accumulated by each tile on its own, and the parts added in the order of the
+/// tiles: the sum does not depend on who ran what. A reduction along a row that is itself sharded is completed across
+/// shards between passes.
+class FusedStep final : public PreparedStep, public Epilogue {
+ public:
+  FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
+      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
+        mesh_(c.layout.mesh()), step_(c.step) {
+    const Unit& unit = c.units[c.step.unit];
+    for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+  }
+
+  std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+
+  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
+  /// space's, which is stored where it is made.
+  bool works_on_boxes() const {
+    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(where_.places.size()) == where_.work.count();
+    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
+    for (const Place& place : where_.places)
+      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
+    return alone;
+  }
+
+  void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
+    double uniforms[64];
+    read_uniforms(frame, uniforms);
+    const Place& place = where_.places[static_cast<std::size_t>(w)];
+    FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
+    auto shift = [&](FusedView& view, const FusedView& whole, char* data, std::int64_t element) {
+      view = whole;
+      std::int64_t offset = begin[begin.size() - 1] * whole.row_stride;
+      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * whole.outer_stride[d];
+      view.data = data + reinterpret_cast<std::intptr_t>(whole.data) + offset * element;
+    };
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      shift(inputs[i], place.whole_inputs[i], frame.pointers[static_cast<std::size_t>(place.input_at[i])],
+            static_cast<std::int64_t>(size_of(fused_.inputs[i])));
+    for (std::size_t o = 0; o < place.outputs.size(); ++o)
+      shift(outputs[o], place.whole_outputs[o], frame.pointers[static_cast<std::size_t>(place.output_at[o])],
+            static_cast<std::int64_t>(size_of(fused_.stores[o].dtype)));
+    FusedCall call = place.call;
+    call.outer_rank = rank_ - 1;
+    call.row_end = 1;
+    for (int d = 0; d < rank_; ++d) call.global_offset[d] += begin[static_cast<std::size_t>(d)];
+    for (int d = 0; d + 1 < rank_; ++d) {
+      call.outer_extent[d] = extent[static_cast<std::size_t>(d)];
+      call.row_end *= call.outer_extent[d];
+    }
+    call.row_begin = call.inner_begin = 0;
+    call.inner_end = extent[extent.size() - 1];
+    call.inputs = inputs;
+    call.outputs = outputs;
+    call.uniforms = uniforms;
+    kernel_(call);
+  }
+
+  void run(Frame& frame) const override {
+    double uniforms[64];
+    read_uniforms(frame, uniforms);
+    if (!where_.split_phases) {
+      run_phases(frame, uniforms, 0, fused_.phases);
+    } else {
+      for (int p = 0; p < fused_.phases; ++p) {
+        run_phases(frame, uniforms, p, p + 1);
+        if (p + 1 < fused_.phases) complete_rows(frame, p + 1);
+      }
+    }
+    combine(frame);
+  }
+
+ private:
+  const Fused& fused_;
+  FusedKernel kernel_;
+  kernels::ReduceFunction reduce_;
+  int rank_;
+  FusedPlaces where_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
+  std::vector<std::int32_t> uniforms_;
+
+  using Place = FusedPlaces::Place;
+  using Tile = FusedPlaces::Tile;
+  using Sum = FusedPlaces::Sum;
+
+  /// A number that does not count where it is added.
+  static constexpr double zero = 0;
+
+  void read_uniforms(const Frame& frame, double* to) const {
+    for (std::size_t k = 0; k < uniforms_.size(); ++k) to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])];
+  }
+  void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
+    const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
+    const auto run_tile = [&](std::int64_t t) {
+      const Tile& tile = where_.tiles[static_cast<std::size_t>(t)];
+      const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
+      FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
+      for (std::size_t i = 0; i < place.inputs.size(); ++i) {
+        inputs[i] = place.inputs[i];
+        if (place.input_at[i] < 0) {
+          inputs[i].data = const_cast<double*>(&zero);
+          continue;
+        }
+        inputs[i].data = frame.pointers[static_cast<std::size_t>(place.input_at[i])] +
+                         reinterpret_cast<std::intptr_t>(inputs[i].data);
+      }
+      for (std::size_t o = 0; o < place.outputs.size(); ++o) {
+        outputs[o] = place.outputs[o];
+        outputs[o].data = place.output_at[o] < 0 ? frame.scratch + place.unstored
+                                                 : frame.pointers[static_cast<std::size_t>(place.output_at[o])] +
+                                                       reinterpret_cast<std::intptr_t>(outputs[o].data);
+      }
+      if (where_.accumulates) clear_private(frame, tile, outputs, begin == 0);
+      FusedCall call = place.call;
+      call.row_begin = tile.row_begin;
+      call.row_end = tile.row_end;
+      call.inner_begin = tile.inner_begin;
+      call.inner_end = tile.inner_end;
+      call.inputs = inputs;
+      call.outputs = outputs;
+      call.uniforms = uniforms;
+      call.phase_begin = begin;
+      call.phase_end = end;
+      if (where_.split_phases) {
+        call.row_values = reinterpret_cast<double*>(frame.scratch + place.row_values);
+        call.row_values_stride = place.rows;
+      }
+      call.past_caches = where_.past_caches;
+      for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
+        for (std::size_t i = 0; i < place.inputs.size(); ++i)
+          call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
+      kernel_(call);
+    };
+    if (where_.tiles.size() == 1) return run_tile(0);
+    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
+  }
+
+  template <class T> static void fill(void* data, std::int64_t n, Op op) {
+    T value{};
+    if (op != Op::sum) {
+      using Limits = std::numeric_limits<T>;
+      value = op == Op::max ? (Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest())
+                            : (Limits::has_infinity ? Limits::infinity() : Limits::max());
+    }
+    std::fill_n(static_cast<T*>(data), n, value);
+  }
+  static void fill_identity(DType dtype, Op op, void* data, std::int64_t n) {
+    dispatch(
+        dtype, [&]<class T>() { fill<T>(data, n, op); },
+        [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); });
+  }
+
+  void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
+    for (const Sum& sum : where_.sums) {
+      if (sum.place != tile.place) continue;
+      char* own = frame.scratch + tile.scratch + sum.offset;
+      outputs[sum.output].data = own;
+      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].op, own, sum.elements);
+    }
+  }
+
+  void combine(Frame& frame) const {
+    if (where_.sums.empty()) return;
+    // Sums of one output over the layers of a stack belong together: they are found by their pointer.
+    std::vector<kernels::StridedSource> sources;
+    std::vector<std::uint8_t> done(where_.sums.size(), 0);
+    for (std::size_t i = 0; i < where_.sums.size(); ++i) {
+      if (done[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
+      const Sum& sum = where_.sums[i];
+      const Store& store = fused_.stores[sum.output];
+      sources.clear();
+      for (std::size_t j = i; j < where_.sums.size(); ++j) {
+        if (where_.sums[j].pointer != sum.pointer || where_.sums[j].output != sum.output) continue;
+        done[j] = 1;
+        const Place& place = where_.places[static_cast<std::size_t>(where_.sums[j].place)];
+        for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
+          sources.push_back(
+              {frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + where_.sums[j].offset, {1}});
+      }
+      char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
+      const Shape extent{sum.elements};
+      if (sources.empty())
+        fill_identity(store.dtype, store.op, to, sum.elements);
+      else
+        reduce_(store.dtype, store.op, to, {1}, sources, extent, false, false);
+    }
+  }
+
+  /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
+  void complete_rows(Frame& frame, int phase) const {
+    int reduce = 0;
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      if (fused_.instrs[i].kind != InstrKind::reduce) continue;
+      const int r = reduce++;
+      if (fused_.instrs[i].phase != phase) continue;
+      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+        scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
+      for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
+        const Coordinates at = where_.work.coordinates(w);
+        if (!first_along_row(at)) continue;
+        combine_rows(frame, fused_.instrs[i].op, r, at, w);
+      }
+    }
+  }
+  bool first_along_row(const Coordinates& at) const {
+    for (std::size_t axis = 0; axis < at.size(); ++axis)
+      if ((where_.row_axes >> axis & 1) != 0 && at[axis] != 0) return false;
+    return true;
+  }
+  double* row_values(Frame& frame, int place, int reduce) const {
+    const Place& p = where_.places[static_cast<std::size_t>(place)];
+    return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
+  }
+  void combine_rows(Frame& frame, Op op, int reduce, const Coordinates& first, int first_place) const {
+    std::vector<double*> parts;
+    for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
+      const Coordinates at = where_.work.coordinates(w);
+      bool same = true;
+      for (std::size_t axis = 0; axis < at.size(); ++axis)
+        same = same && ((where_.row_axes >> axis & 1) != 0 || at[axis] == first[axis]);
+      if (same && !where_.places[static_cast<std::size_t>(w)].idle) parts.push_back(row_values(frame, w, reduce));
+    }
+    if (parts.empty()) return;
+    const std::int64_t rows = where_.places[static_cast<std::size_t>(first_place)].rows;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      double total = parts[0][row];
+      for (std::size_t k = 1; k < parts.size(); ++k) {
+        const double part = parts[k][row];
+        if (op == Op::sum)
+          total += part;
+        else if (part != part || (op == Op::max ? part > total : part < total))
+          total = part;
+      }
+      for (double* part : parts) part[row] = total;
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/into_result_step.hpp
+
+#ifndef TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
+#define TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
+
+namespace tessera::runtime {
+
+/// A product with an epilogue that makes a result of the program: sums go where the result will be, box by box, and no
+/// memory of their own is written. Where that memory is an argument's that the epilogue still reads, or the run is
+/// observed, product and pass run one after the other.
+class IntoResultStep final : public PreparedStep {
+ public:
+  /// `product` has the epilogue attached, which `pass` is as a step of its own: the plan's `next`. `made` is what it
+  /// reads of the product.
+  IntoResultStep(std::unique_ptr<PreparedStep> product, std::unique_ptr<PreparedStep> pass, const FrameLayout& layout,
+                 int made, const PlanStep& next)
+      : product_(std::move(product)), pass_(std::move(pass)), layout_(layout), made_(made), result_(next.outputs[0]) {
+    for (const std::int32_t in : next.inputs)
+      if (in >= 0 && in != made && layout[in].shards() == layout[result_].shards()) others_.push_back(in);
+  }
+
+  /// Whether `next` alone reads the product, stores one value, a result, and that lies as the product does.
+  static bool possible(const FrameLayout& layout, int made, const PlanStep& next) {
+    const PlanValue& from = layout.value(made);
+    if (next.outputs.size() != 1 || from.role != ValueRole::intermediate || from.stacked) return false;
+    const int result = next.outputs[0];
+    const PlanValue& to = layout.value(result);
+    if (to.role != ValueRole::output || to.stacked || to.dtype != from.dtype) return false;
+    if (layout[made].shards() != layout[result].shards()) return false;
+    for (std::size_t s = 0; s < layout[made].boxes.size(); ++s)
+      if (!(layout[made].strides[s] == layout[result].strides[s]) ||
+          !(extents(layout[made].boxes[s]) == extents(layout[result].boxes[s])))
+        return false;
+    for (const PlanValue& other : layout.plan().values)
+      if (other.role == ValueRole::view && (other.view_of == made || other.view_of == result)) return false;
+    for (const PlanStep& other : layout.plan().steps)
+      for (const std::int32_t in : other.inputs)
+        if (in == result || (in == made && &other != &next)) return false;
+    return true;
+  }
+
+  std::int64_t scratch_bytes() const override { return std::max(product_->scratch_bytes(), pass_->scratch_bytes()); }
+
+  void run(Frame& frame) const override {
+    const ValueLayout &made = layout_[made_], &result = layout_[result_];
+    bool free = frame.observer == nullptr;
+    for (int s = 0; s < result.shards(); ++s)
+      for (const std::int32_t in : others_) free = free && frame.at(layout_[in], s) != frame.at(result, s);
+    for (int s = 0; s < made.shards(); ++s)
+      frame.pointers[static_cast<std::size_t>(made.first + s)] =
+          free ? frame.at(result, s)
+               : frame.arena + layout_.value(made_).offset + made.offsets[static_cast<std::size_t>(s)];
+    if (free) return product_->run(frame);
+    product_->run_alone(frame);
+    pass_->run(frame);
+  }
+
+ private:
+  std::unique_ptr<PreparedStep> product_, pass_;
+  const FrameLayout& layout_;
+  int made_, result_;
+  std::vector<std::int32_t> others_;  // what else the epilogue reads
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/prepared_graph.hpp
+
+#ifndef TESSERA_RUNTIME_PREPARED_GRAPH_HPP
+#define TESSERA_RUNTIME_PREPARED_GRAPH_HPP
+
+namespace tessera::runtime {
+
+/// The steps of one graph, made ready to run on its frames.
+class PreparedGraph {
+ public:
+  PreparedGraph(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh)
+      : graph_(graph), layout_(graph, plan, mesh) {}
+
+  const GraphView& graph() const { return graph_; }
+  const FrameLayout& layout() const { return layout_; }
+  /// `ran`: the steps of the plan that it carries out.
+  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
+    scratch_ = std::max(scratch_, step->scratch_bytes());
+    steps_.push_back(std::move(step));
+    ran_.push_back(ran);
+  }
+  std::int64_t scratch_bytes() const { return scratch_; }
+  void run_steps(Frame& frame) const {
+    if (frame.observer != nullptr) return run_observed(frame);
+    for (const auto& step : steps_) step->run(frame);
+  }
+
+ private:
+  GraphView graph_;
+  FrameLayout layout_;
+  std::vector<std::unique_ptr<PreparedStep>> steps_;
+  std::vector<RanSteps> ran_;
+  std::int64_t scratch_ = 0;
+
+  void run_observed(Frame& frame) const {
+    frame.observer->entered(layout_, frame);
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      steps_[s]->run(frame);
+      frame.observer->ran(layout_, frame, ran_[s]);
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/reshard_step.hpp
+
+#ifndef TESSERA_RUNTIME_RESHARD_STEP_HPP
+#define TESSERA_RUNTIME_RESHARD_STEP_HPP
+
+namespace tessera::runtime {
+
+/// Redistributes one value: every collective of a plan, in one pass over the source.
+class ReshardStep final : public PreparedStep {
+ public:
+  ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
+      : plan_(layout.value(step.inputs[0]).dtype, layout.value(step.inputs[0]).sharding.reduction, reduce),
+        from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]), mesh_(layout.mesh()), step_(step) {
+    const Sharding& source = layout.value(step.inputs[0]).sharding;
+    const Sharding& target = layout.value(step.outputs[0]).sharding;
+    for (int s = 0; s < from_.shards(); ++s)
+      plan_.add_source(from_.boxes[static_cast<std::size_t>(s)], from_.strides[static_cast<std::size_t>(s)]);
+    for (int s = 0; s < to_.shards(); ++s)
+      plan_.add_destination(to_.boxes[static_cast<std::size_t>(s)], to_.strides[static_cast<std::size_t>(s)]);
+
+    // Axes that the target reduces; along axes that stay unreduced, parts go to parts.
+    const auto reduced = static_cast<std::uint16_t>(source.unreduced & ~target.unreduced);
+    Sharding kept;
+    kept.unreduced = static_cast<std::uint16_t>(source.unreduced & target.unreduced);
+    const ShardGrid kept_grid(layout.mesh(), kept);
+    Sharding parts;
+    parts.unreduced = reduced;
+    const ShardGrid parts_grid(layout.mesh(), parts);
+    Sharding dims = source;
+    dims.unreduced = 0;
+    const ShardGrid dims_grid(layout.mesh(), dims);
+    std::vector<int> destinations, sources, held;
+    for (int k = 0; k < kept_grid.count(); ++k) {
+      const Coordinates kept_at = kept_grid.coordinates(k);
+      held.clear();
+      for (int p = 0; p < parts_grid.count(); ++p) {
+        Coordinates at = parts_grid.coordinates(p);
+        overlay(at, kept_at, kept.unreduced);
+        if (layout.holds(step.inputs[0], at)) held.push_back(p);
+      }
+      for (int l = 0; l < from_.layers; ++l) {
+        destinations.clear();
+        sources.clear();
+        for (int s = 0; s < to_.grid.count(); ++s)
+          if (agree(to_.grid.coordinates(s), kept_at, kept.unreduced)) destinations.push_back(l * to_.grid.count() + s);
+        for (int s = 0; s < dims_grid.count(); ++s)
+          for (const int p : held) {
+            Coordinates at = dims_grid.coordinates(s);
+            overlay(at, kept_at, kept.unreduced);
+            overlay(at, parts_grid.coordinates(p), reduced);
+            sources.push_back(from_.index(at, l));
+          }
+        if (held.empty())
+          for (const int destination : destinations) plan_.fill_zero(destination);
+        else
+          plan_.fill(destinations, sources, static_cast<int>(held.size()));
+      }
+    }
+  }
+
+  void run(Frame& frame) const override {
+    if (CommunicationScope* scope = CommunicationScope::innermost()) {
+      for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
+      scope->add_copied(plan_.bytes());
+    }
+    plan_.run({reinterpret_cast<void* const*>(&frame.pointers[static_cast<std::size_t>(to_.first)]),
+               static_cast<std::size_t>(to_.shards())},
+              {reinterpret_cast<const void* const*>(&frame.pointers[static_cast<std::size_t>(from_.first)]),
+               static_cast<std::size_t>(from_.shards())});
+  }
+
+ private:
+  ReshardPlan plan_;
+  const ValueLayout& from_;
+  const ValueLayout& to_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
+
+  static bool agree(const Coordinates& a, const Coordinates& b, std::uint16_t axes) {
+    for (std::size_t axis = 0; axis < a.size(); ++axis)
+      if ((axes >> axis & 1) != 0 && a[axis] != b[axis]) return false;
+    return true;
+  }
+  static void overlay(Coordinates& to, const Coordinates& from, std::uint16_t axes) {
+    for (std::size_t axis = 0; axis < to.size(); ++axis)
+      if ((axes >> axis & 1) != 0) to[axis] = from[axis];
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/sum_targets.hpp
+
+#ifndef TESSERA_RUNTIME_SUM_TARGETS_HPP
+#define TESSERA_RUNTIME_SUM_TARGETS_HPP
+
+namespace tessera::runtime {
+
+/// Where the parts of a value go when a reshard does no more than sum them, each to what lies as it does: by shard of
+/// the value, a pointer of the frame. Empty for other reshards.
+inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const PlanStep& reshard) {
+  const int from = reshard.inputs[0], to = reshard.outputs[0];
+  const Sharding &parts = layout.value(from).sharding, &sum = layout.value(to).sharding;
+  if (parts.unreduced == 0 || parts.reduction != Reduction::sum || sum.unreduced != 0) return {};
+  if (layout.value(from).dtype != DType::f32 && layout.value(from).dtype != DType::f64) return {};
+  for (int d = 0; d < parts.rank; ++d)
+    if (!(parts.dims[d] == sum.dims[d])) return {};
+  const ValueLayout &source = layout[from], &target = layout[to];
+  std::vector<std::int32_t> targets;
+  for (int s = 0; s < source.shards(); ++s) {
+    const int shard = target.index(source.grid.coordinates(s));
+    if (!(source.strides[static_cast<std::size_t>(s)] == target.strides[static_cast<std::size_t>(shard)])) return {};
+    targets.push_back(target.first + shard);
+  }
+  return targets;
+}
+
+/// A rounding that a product took over. Where a run is observed, the product is stored and this runs after all.
+class TakenRounding final : public PreparedStep {
+ public:
+  explicit TakenRounding(std::unique_ptr<PreparedStep> rounding) : rounding_(std::move(rounding)) {}
+  void run(Frame& frame) const override {
+    if (frame.observer != nullptr) rounding_->run(frame);
+  }
+  std::int64_t scratch_bytes() const override { return rounding_->scratch_bytes(); }
+
+ private:
+  std::unique_ptr<PreparedStep> rounding_;
+};
+
+/// What remains of a reshard that another step took over: its collectives ran, and what was copied is the result.
+class TakenReshardStep final : public PreparedStep {
+ public:
+  TakenReshardStep(const FrameLayout& layout, const PlanStep& reshard)
+      : mesh_(layout.mesh()), step_(reshard), bytes_(layout.value(reshard.outputs[0]).stored_bytes) {}
+  void run(Frame&) const override {
+    CommunicationScope* const scope = CommunicationScope::innermost();
+    if (scope == nullptr) return;
+    for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
+    scope->add_copied(bytes_);
+  }
+
+ private:
+  const Mesh& mesh_;
+  const PlanStep& step_;
+  std::int64_t bytes_;
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/executable.hpp
+
+#ifndef TESSERA_RUNTIME_EXECUTABLE_HPP
+#define TESSERA_RUNTIME_EXECUTABLE_HPP
+
+namespace tessera {
+
+namespace runtime {
+/// Makes the step of a unit; graphs are those of the program.
+using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
+                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+}  // namespace runtime
+
+/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
+/// of step that it has. What a program does not have, no code is generated for.
+struct CompiledProgram {
+  ProgramView program;
+  const UnitsView* units = nullptr;  ///< one for each graph
+  const Fused* kernels = nullptr;
+  const FusedKernel* code = nullptr;
+  const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
+  kernels::ReduceFunction reduce = nullptr;     ///< for the element types of the program
+};
+
+/// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
+struct Leaf {
+  std::vector<StoragePtr> layers;  ///< one of a plain tensor
+  double number = 0;
+  bool is_number = false;
+  bool stacked = false;
+};
+
+namespace runtime {
+
+/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times.
+class Executable {
+ public:
+  Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
+    const int count = compiled.program.graph_count;
+    for (int g = 0; g < count; ++g)
+      graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
+                                                        plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
+    std::int64_t scratch = 0;
+    for (int g = 0; g < count; ++g) {
+      prepare(g);
+      scratch = std::max(scratch, graphs_[static_cast<std::size_t>(g)]->scratch_bytes());
+    }
+    frames_.resize(static_cast<std::size_t>(count));
+    for (int g = 0; g < count; ++g) host_.push_back(host_scalars(compiled.program.graphs[g]));
+    for (int g = 0; g < count; ++g)
+      frames_[static_cast<std::size_t>(g)].pointers.resize(
+          static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
+    arena_bytes_ = plan_.main().arena_bytes;
+    scratch_bytes_ = scratch;
+    find_donors();
+    for (int g = 0; g < count; ++g)
+      for (int id = 0; id < compiled.program.graphs[g].size; ++id)
+        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].op == Op::scalar;
+    bind_arguments();
+    make_results();
+  }
+
+  const Plan& plan() const { return plan_; }
+  const CompiledProgram& compiled() const { return compiled_; }
+  std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
+
+  /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
+  std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
+    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    const std::lock_guard lock(mutex_);
+    Frame& frame = ready_frame();
+    if (numbers_change_ || !numbers_known_) {
+      std::vector<double> given(arguments.size());
+      for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
+      set_numbers(given.data());
+    }
+    for (const BoundArgument& bound : bound_arguments_)
+      point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
+    std::vector<Leaf> results(plan_.main().outputs.size());
+    for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
+    frame.observer = observer;
+    run_steps(frame);
+    for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
+    return results;
+  }
+
+  /// Whether no argument has layers, and the one result is a tensor that a step makes.
+  bool is_plain() const { return plain_; }
+  /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
+  StoragePtr run_plain(TensorStorage* const* tensors, const double* numbers) {
+    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    const std::lock_guard lock(mutex_);
+    Frame& frame = ready_frame();
+    if (numbers_change_ || !numbers_known_) set_numbers(numbers);
+    for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
+    StoragePtr result(new TensorStorage(results_[0]));
+    const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
+    point(frame, {0, 0, own.first, own.grid.count()}, *result);
+    frame.observer = nullptr;
+    run_steps(frame);
+    return result;
+  }
+
+ private:
+  CompiledProgram compiled_;
+  Plan plan_;
+  std::vector<std::unique_ptr<PreparedGraph>> graphs_;
+  std::vector<Frame> frames_;
+  Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
+  std::vector<int> donors_;                // by result: the argument whose memory it may take over, or -1
+  /// An argument's tensor of one layer, and its shards in the frame.
+  struct BoundArgument {
+    std::size_t argument, layer;
+    int first, shards;
+  };
+  std::vector<BoundArgument> bound_arguments_;
+  std::vector<TensorLayoutPtr> results_;  // by result; null where no tensor is made
+  bool numbers_change_ = false;           // from call to call
+  bool numbers_known_ = false;
+  bool has_views_ = false;
+  bool plain_ = false;
+  std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
+  BufferPtr arena_, scratch_;
+  std::mutex mutex_;
+
+  /// The frame of the main graph, with its intermediates in place.
+  Frame& ready_frame() {
+    Frame& frame = frames_[0];
+    if (arena_) return frame;
+    scratch_ = Buffer::allocate(scratch_bytes_);
+    arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
+    frame.arena = arena_->as<char>();
+    frame.scratch = scratch_->as<char>();
+    frame.frames = frames_.data();
+    graphs_[0]->layout().place_intermediates(frame);
+    return frame;
+  }
+  static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
+    for (int s = 0; s < at.shards; ++s)
+      frame.pointers[static_cast<std::size_t>(at.first + s)] = static_cast<char*>(storage.data(s));
+  }
+  void run_steps(Frame& frame) {
+    if (has_views_) graphs_[0]->layout().place_views(frame);
+    graphs_[0]->run_steps(frame);
+  }
+  void bind_arguments() {
+    const GraphPlan& plan = plan_.main();
+    for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
+      if (plan.arguments[i] < 0) continue;
+      const ValueLayout& own = graphs_[0]->layout()[plan.arguments[i]];
+      for (int l = 0; l < own.layers; ++l)
+        bound_arguments_.push_back(
+            {i, static_cast<std::size_t>(l), own.first + l * own.grid.count(), own.grid.count()});
+    }
+    for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
+  }
+  void make_results() {
+    const GraphPlan& plan = plan_.main();
+    results_.resize(plan.outputs.size());
+    for (std::size_t k = 0; k < results_.size(); ++k) {
+      const int v = plan.outputs[k];
+      if (v < 0 || value(v).role == ValueRole::argument) continue;
+      Shape shape = value(v).shape;
+      Sharding sharding = value(v).sharding;
+      if (value(v).stacked) {
+        shape.erase(0);
+        for (int d = 0; d + 1 < max_rank; ++d) {
+          sharding.dims[d] = sharding.dims[d + 1];
+          sharding.priority[d] = sharding.priority[d + 1];
+        }
+        --sharding.rank;
+      }
+      results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
+    }
+    const int made = plan.outputs.size() == 1 ? plan.outputs[0] : -1;
+    plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&
+             !value(made).stacked;
+    for (const std::int32_t v : plan.arguments) plain_ = plain_ && (v < 0 || !value(v).stacked);
+  }
+
+  void permit(const CommunicationScope& scope) const {
+    scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
+                 [&](const CollectiveInfo&) { forbid_unasked_reshards(plan_, compiled_.program); });
+  }
+
+  void prepare(int g) {
+    PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
+    const GraphView& graph = compiled_.program.graphs[g];
+    const UnitsView& units = compiled_.units[g];
+    const FrameLayout& layout = made.layout();
+    const Growable<PlanStep>& steps = layout.plan().steps;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      const PlanStep& step = steps[s];
+      RanSteps ran{static_cast<int>(s)};
+      if (step.kind == StepKind::reshard) {
+        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce), ran);
+        continue;
+      }
+      const Unit& unit = units[step.unit];
+      const StepContext context{layout, graph, units, step};
+      if (unit.kind == UnitKind::fused) {
+        made.add(fused_step(context), ran);
+        continue;
+      }
+      std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
+      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
+          may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
+        if (int bias = -1;
+            rounds(units, graph, step, steps[s + 1], bias) && prepared->attach_rounding(layout, steps[s + 1], bias)) {
+          made.add(std::move(prepared), ran);
+          ++s;
+          made.add(std::make_unique<TakenRounding>(fused_step({layout, graph, units, steps[s]})),
+                   {static_cast<int>(s)});
+          continue;
+        }
+        std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
+        if (next->works_on_boxes()) {
+          std::unique_ptr<Epilogue> epilogue = std::move(next);
+          if (prepared->attach(epilogue)) {
+            ran.count = 2;
+            ++s;
+          }
+        }
+      } else if (g == 0 && unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
+                 may_follow_on_boxes(g, layout, units, step, steps[s + 1], true) &&
+                 IntoResultStep::possible(layout, step.outputs[0], steps[s + 1])) {
+        const StepContext after{layout, graph, units, steps[s + 1]};
+        std::unique_ptr<FusedStep> next = fused_step(after);
+        if (next->works_on_boxes()) {
+          std::unique_ptr<Epilogue> epilogue = std::move(next);
+          if (prepared->attach(epilogue)) {
+            prepared = std::make_unique<IntoResultStep>(std::move(prepared), fused_step(after), layout, step.outputs[0],
+                                                        steps[++s]);
+            ran.count = 2;
+          }
+        }
+      } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
+                 prepared->attach_sum(layout, steps[s + 1])) {
+        ran.stored = false;
+        made.add(std::move(prepared), ran);
+        prepared = std::make_unique<TakenReshardStep>(layout, steps[++s]);
+        ran = {static_cast<int>(s)};
+      }
+      made.add(std::move(prepared), ran);
+    }
+  }
+
+  std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
+    const int kernel = context.units[context.step.unit].kernel;
+    return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
+  }
+
+  /// Whether a step does nothing but round a product to bf16, after adding a row where there is a `bias`.
+  static bool rounds(const UnitsView& units, const GraphView& graph, const PlanStep& product, const PlanStep& step,
+                     int& bias) {
+    const Unit& unit = units[step.unit];
+    const Node& root = graph[unit.root];
+    const bool adds =
+        unit.member_count == 2 && unit.input_count == 2 && graph[units.members[unit.first_member]].op == Op::add;
+    if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (!adds) return unit.member_count == 1;
+    const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;
+    const UnitOperand& row = units.input(step.unit, i);
+    bias = step.inputs[static_cast<std::size_t>(i)];
+    return graph[row.node].rank == 1 && row.dim_at[unit.rank - 1] == 0;
+  }
+
+  /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
+  /// shape and places, and writes nothing that the product still reads. `into_result`: it may write a result, since
+  /// that is known to be no argument's memory when it runs.
+  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product,
+                           const PlanStep& next, bool into_result = false) const {
+    if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
+    const Unit& unit = units[next.unit];
+    const int made = product.outputs[0];
+    bool reads = false;
+    for (int i = 0; i < unit.input_count; ++i) {
+      if (next.inputs[static_cast<std::size_t>(i)] != made) continue;
+      reads = true;
+      for (int d = 0; d < unit.rank; ++d)
+        if (units.input(next.unit, i).dim_at[d] != d) return false;
+    }
+    const PlanValue& result = layout.value(made);
+    if (!reads || result.stacked || static_cast<int>(result.shape.size()) != unit.rank) return false;
+    if (WorkGrid(layout, product).axes() != WorkGrid(layout, next).axes()) return false;
+    for (int d = 0; d < unit.rank; ++d)
+      if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
+    for (std::int32_t out : next.outputs)
+      for (std::int32_t in : product.inputs)
+        if (g == 0 && layout.value(out).role == ValueRole::output && !into_result)
+          return false;  // may be written over an argument
+        else if (overlap(layout, out, in))
+          return false;
+    return true;
+  }
+  /// Whether a step may write what the reshard that follows makes of its result: nothing else reads the result, and
+  /// what is written then is not read by the step.
+  static bool may_sum_in_place(const FrameLayout& layout, const PlanStep& step, const PlanStep& next) {
+    if (next.kind != StepKind::reshard || step.outputs.size() != 1 || next.inputs[0] != step.outputs[0]) return false;
+    const int made = step.outputs[0], sum = next.outputs[0];
+    const GraphPlan& plan = layout.plan();
+    if (layout.value(made).role != ValueRole::intermediate || layout.value(made).stacked || layout.value(sum).stacked)
+      return false;
+    for (const PlanValue& other : plan.values)
+      if (other.role == ValueRole::view && other.view_of == made) return false;
+    for (const PlanStep& other : plan.steps)
+      for (std::int32_t v : other.inputs)
+        if (v == made && &other != &next) return false;
+    for (std::int32_t in : step.inputs)
+      if (in >= 0 && overlap(layout, sum, in)) return false;
+    return true;
+  }
+  static bool overlap(const FrameLayout& layout, int a, int b) {
+    while (layout.value(a).role == ValueRole::view) a = layout.value(a).view_of;
+    while (layout.value(b).role == ValueRole::view) b = layout.value(b).view_of;
+    const PlanValue &x = layout.value(a), &y = layout.value(b);
+    if (x.role != ValueRole::intermediate || y.role != ValueRole::intermediate) return a == b;
+    return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
+  }
+
+  /// A result may be written over an argument that the caller gave up, when the step that makes it is the last to read
+  /// the argument, and reads and writes each element at the same place.
+  void find_donors() {
+    const GraphPlan& plan = plan_.main();
+    donors_.assign(plan.outputs.size(), -1);
+    std::vector<std::uint8_t> taken(plan.values.size(), 0);
+    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
+      const int v = plan.outputs[k];
+      if (v < 0 || value(v).role != ValueRole::output) continue;
+      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+        const PlanStep& step = plan.steps[s];
+        if (step.kind != StepKind::compute) continue;
+        for (std::size_t o = 0; o < step.outputs.size(); ++o)
+          if (step.outputs[o] == v) donors_[k] = donor(static_cast<int>(s), static_cast<int>(o), taken);
+      }
+    }
+  }
+  int donor(int s, int output, std::vector<std::uint8_t>& taken) const {
+    const GraphPlan& plan = plan_.main();
+    const UnitsView& units = compiled_.units[0];
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    const Unit& unit = units[step.unit];
+    if (unit.kind != UnitKind::fused || unit.phases > 1 || units.output(step.unit, output).accumulates) return -1;
+    const PlanValue& to = value(step.outputs[static_cast<std::size_t>(output)]);
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = step.inputs[static_cast<std::size_t>(i)];
+      const PlanValue& from = value(v);
+      if (from.role != ValueRole::argument || taken[static_cast<std::size_t>(v)] || from.dtype != to.dtype ||
+          !(from.shape == to.shape) || !(from.sharding.without_priority() == to.sharding.without_priority()) ||
+          from.stacked != to.stacked || read_elsewhere(v, s, i))
+        continue;
+      bool aligned = true;
+      for (int d = 0; d < unit.rank; ++d)
+        aligned = aligned && units.input(step.unit, i).dim_at[d] == units.output(step.unit, output).dim_at[d];
+      if (!aligned) continue;
+      taken[static_cast<std::size_t>(v)] = 1;
+      return compiled_.program.main()[from.node].index();
+    }
+    return -1;
+  }
+  bool read_elsewhere(int v, int s, int input) const {
+    const GraphPlan& plan = plan_.main();
+    for (const PlanValue& other : plan.values)
+      if (other.role == ValueRole::view && other.view_of == v) return true;
+    for (std::int32_t out : plan.outputs)
+      if (out == v) return true;
+    for (std::size_t t = 0; t < plan.steps.size(); ++t)
+      for (std::size_t i = 0; i < plan.steps[t].inputs.size(); ++i)
+        if (plan.steps[t].inputs[i] == v &&
+            (static_cast<int>(t) > s || (static_cast<int>(t) == s && static_cast<int>(i) != input)))
+          return true;
+    return false;
+  }
+
+  void set_numbers(const double* given) {
+    for (std::size_t g = 0; g < frames_.size(); ++g) {
+      if (!numbers_known_) frames_[g].numbers = plan_.graphs[g].numbers;
+      evaluate_numbers(compiled_.program.graphs[g], host_[g], plan_.graphs[g].shapes, given, frames_[g].numbers);
+    }
+    numbers_known_ = true;
+  }
+
+  const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
+
+  void bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
+    const GraphView& graph = compiled_.program.main();
+    const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
+    if (v < 0) {
+      const int node = graph.outputs[k];
+      result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
+      result.number = frame.numbers[static_cast<std::size_t>(node)];
+      if (result.is_number) return;
+      StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
+      write_number(graph[node].dtype, made->data(0), result.number);
+      result.layers.push_back(std::move(made));
+      return;
+    }
+    const PlanValue& own = value(v);
+    result.stacked = own.stacked;
+    if (own.role == ValueRole::argument) {
+      result.layers = arguments[static_cast<std::size_t>(graph[own.node].index())].layers;
+      return;
+    }
+    const ValueLayout& layout = graphs_[0]->layout()[v];
+    const int donor = donors_[static_cast<std::size_t>(k)];
+    for (int l = 0; l < layout.layers; ++l) {
+      const StoragePtr* given =
+          donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
+      if (given != nullptr && (*given)->unique())
+        result.layers.push_back(*given);
+      else
+        result.layers.emplace_back(new TensorStorage(results_[static_cast<std::size_t>(k)]));
+      if (own.role != ValueRole::output) continue;
+      for (int s = 0; s < layout.grid.count(); ++s)
+        frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
+            static_cast<char*>(result.layers.back()->data(s));
+    }
+  }
+
+  /// Copies what no step wrote straight into its result: views, and values that are results twice.
+  void finish_result(Leaf& result, int k, const Frame& frame) const {
+    const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
+    if (v < 0 || value(v).role == ValueRole::argument) return;
+    const ValueLayout& layout = graphs_[0]->layout()[v];
+    for (int l = 0; l < layout.layers; ++l)
+      for (int s = 0; s < layout.grid.count(); ++s) {
+        const int shard = l * layout.grid.count() + s;
+        void* to = result.layers[static_cast<std::size_t>(l)]->data(s);
+        if (to == frame.at(layout, shard)) continue;
+        const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
+        kernels::strided_copy(to, kernels::contiguous_strides(extent), frame.at(layout, shard),
+                              layout.strides[static_cast<std::size_t>(shard)], extent,
+                              static_cast<std::size_t>(layout.element));
+      }
+  }
+};
+
+}  // namespace runtime
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/runtime/oracle.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_HPP
+#define TESSERA_RUNTIME_ORACLE_HPP
+
+namespace tessera {
+
+/// One element that differs.
+struct OracleElement {
+  Shape index;         ///< in the whole tensor
+  int device = -1;     ///< one that holds it; -1: a part of it is on several
+  double sharded = 0;  ///< of a partial value, all parts together
+  double one_device = 0;
+  double allowed = 0;  ///< how far apart rounding can take the two
+};
+
+/// A value that differs between a program on its mesh and the same program on one device.
+struct OracleDifference {
+  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, layout
+  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
+  Source source{};    ///< the line that made it
+  std::int64_t count = 0, elements = 0;  ///< that differ, of all
+  OracleElement first, largest;
+
+  /// What is known of it, in a few lines.
+  std::string text() const;
+};
+
+struct Leaf;
+namespace runtime {
+class Executable;
+}
+
+namespace detail {
+
+/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
+struct OracleSink {
+  /// Runs a program and compares. It is known where oracle mode is asked for, so that no other unit has its code.
+  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
+
+  bool throws = true;
+  std::vector<OracleDifference> differences{};
+  std::int64_t compared = 0;
+  Run run = nullptr;
+
+  static OracleSink*& innermost() {
+    static thread_local OracleSink* sink = nullptr;
+    return sink;
+  }
+  /// What compares programs of threads without a sink; null: nothing.
+  static std::atomic<Run>& everywhere() {
+    static std::atomic<Run> run{nullptr};
+    return run;
+  }
+  static Run running() {
+    const OracleSink* const sink = innermost();
+    return sink != nullptr ? sink->run : everywhere().load(std::memory_order_acquire);
+  }
+};
+
+inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
+
+/// Takes what a comparison found. Errors: `oracle`.
+inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
+  OracleSink* const sink = OracleSink::innermost();
+  if (sink != nullptr) sink->compared += compared;
+  if (found.empty()) return;
+  if (sink == nullptr || sink->throws) fail(errc::oracle, "[oracle] ", found[0].text());
+  for (OracleDifference& one : found) sink->differences.push_back(std::move(one));
+}
+
+}  // namespace detail
+
+inline std::string OracleDifference::text() const {
+  char numbers[128];
+  const auto element = [&](const OracleElement& e) {
+    std::string at = "[";
+    for (std::size_t d = 0; d < e.index.size(); ++d) at += concat_text(d == 0 ? "" : ",", e.index[d]);
+    at += e.device < 0 ? std::string("], all parts: ") : concat_text("] on device ", e.device, ": ");
+    std::snprintf(numbers, sizeof numbers, "%.9g, on one device %.9g (rounding allows %.2g)", e.sharded, e.one_device,
+                  e.allowed);
+    return at + numbers;
+  };
+  const std::string line = source.text();
+  return concat_text("values differ: ", what, line.empty() ? "" : " at ", line, after.empty() ? "" : ", after ", after,
+                     ": ", count, " of ", elements, " elements\n  first   ", element(first), "\n  largest ",
+                     element(largest));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/kernels/tile_product.hpp
 
 #ifndef TESSERA_KERNELS_TILE_PRODUCT_HPP
@@ -26023,317 +27706,6 @@ inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGrad
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/runtime/step_observer.hpp
-
-#ifndef TESSERA_RUNTIME_STEP_OBSERVER_HPP
-#define TESSERA_RUNTIME_STEP_OBSERVER_HPP
-
-namespace tessera::runtime {
-
-struct Frame;
-class FrameLayout;
-
-/// Steps of a plan that ran as one. What the first of two made is not stored when the second summed it as it was made.
-struct RanSteps {
-  int first = 0, count = 1;
-  bool stored = true;
-};
-
-/// Looks at the memory of a program while it runs, between steps. It may write to it.
-class StepObserver {
- public:
-  virtual ~StepObserver() = default;
-  /// A graph begins: the main one, or a body for one layer. Its arguments are in place.
-  virtual void entered(const FrameLayout&, Frame&) {}
-  virtual void ran(const FrameLayout&, Frame&, const RanSteps&) = 0;
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/frame.hpp
-
-#ifndef TESSERA_RUNTIME_FRAME_HPP
-#define TESSERA_RUNTIME_FRAME_HPP
-
-namespace tessera::runtime {
-
-/// How the shards of one value of a plan lie in memory. Shards are numbered by layer, then as the grid numbers them;
-/// the box of one layer's shard has extent 1 along dim 0.
-struct ValueLayout {
-  ShardGrid grid;
-  int layers = 1;
-  int first = 0;             ///< of its pointers in a frame
-  std::int64_t element = 4;  ///< bytes
-  std::vector<Box> boxes;
-  std::vector<kernels::Strides> strides;  ///< in elements
-  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; of a view, from the root's shard
-  std::vector<std::int32_t> root_shard;   ///< of a view: the shard of its root
-
-  int shards() const { return static_cast<int>(boxes.size()); }
-  int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
-};
-
-/// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
-struct Frame {
-  std::vector<char*> pointers;
-  Growable<double> numbers;  ///< by node
-  char* arena = nullptr;
-  char* scratch = nullptr;  ///< of the running step alone
-  Frame* frames = nullptr;  ///< of all graphs of the program
-  int layer = -1;           ///< that the body of a repeat runs for
-  StepObserver* observer = nullptr;
-
-  template <class T = char> T* at(const ValueLayout& layout, int shard) const {
-    return reinterpret_cast<T*>(pointers[static_cast<std::size_t>(layout.first + shard)]);
-  }
-};
-
-/// Everything about the values of one graph that does not change from run to run.
-class FrameLayout {
- public:
-  FrameLayout(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh) : plan_(plan), mesh_(mesh) {
-    for (std::size_t v = 0; v < plan.values.size(); ++v) add(graph, plan.values[v]);
-  }
-
-  const ValueLayout& operator[](int value) const { return values_[static_cast<std::size_t>(value)]; }
-  const PlanValue& value(int v) const { return plan_.values[static_cast<std::size_t>(v)]; }
-  const GraphPlan& plan() const { return plan_; }
-  const Mesh& mesh() const { return mesh_; }
-  /// Whether the part of a value at a place holds anything; there is no memory for it otherwise.
-  bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
-  int pointer_count() const { return pointers_; }
-
-  /// Points intermediates into the arena.
-  void place_intermediates(Frame& frame) const {
-    frame.pointers.resize(static_cast<std::size_t>(pointers_));
-    for (std::size_t v = 0; v < values_.size(); ++v) {
-      const PlanValue& value = plan_.values[v];
-      if (value.role != ValueRole::intermediate) continue;
-      for (int s = 0; s < values_[v].shards(); ++s)
-        frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
-            frame.arena + value.offset + values_[v].offsets[static_cast<std::size_t>(s)];
-    }
-  }
-  /// Points views at their roots, once those are in place.
-  void place_views(Frame& frame) const {
-    for (std::size_t v = 0; v < values_.size(); ++v) {
-      const PlanValue& value = plan_.values[v];
-      if (value.role != ValueRole::view) continue;
-      const ValueLayout& root = values_[static_cast<std::size_t>(value.view_of)];
-      for (int s = 0; s < values_[v].shards(); ++s)
-        frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
-            frame.at(root, values_[v].root_shard[static_cast<std::size_t>(s)]) +
-            values_[v].offsets[static_cast<std::size_t>(s)];
-    }
-  }
-
- private:
-  const GraphPlan& plan_;
-  Mesh mesh_;
-  std::vector<ValueLayout> values_;
-  int pointers_ = 0;
-
-  void add(const GraphView& graph, const PlanValue& value) {
-    ValueLayout layout;
-    layout.grid = ShardGrid(mesh_, value.sharding);
-    layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
-    layout.element = static_cast<std::int64_t>(size_of(value.dtype));
-    layout.first = pointers_;
-    std::int64_t bytes = 0;
-    for (int l = 0; l < layout.layers; ++l)
-      for (int s = 0; s < layout.grid.count(); ++s) {
-        const Coordinates at = layout.grid.coordinates(s);
-        Box box = shard_box(value.shape, value.sharding, mesh_, at);
-        if (value.stacked) {
-          box.begin[0] = l;
-          box.end[0] = l + 1;
-        }
-        layout.boxes.push_back(box);
-        if (value.role == ValueRole::view) {
-          add_view_shard(graph, value, layout, at, l);
-          continue;
-        }
-        layout.strides.push_back(kernels::contiguous_strides(extents(box)));
-        layout.offsets.push_back(bytes);
-        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(extents(box)) * layout.element : 0;
-        bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
-      }
-    pointers_ += layout.shards();
-    values_.push_back(layout);
-  }
-
-  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at,
-                      int layer) {
-    const PlanValue& root = plan_.values[static_cast<std::size_t>(value.view_of)];
-    const ValueLayout& of = values_[static_cast<std::size_t>(value.view_of)];
-    const int shard = of.index(at, root.stacked ? layer : 0);
-    layout.root_shard.push_back(shard);
-    const kernels::Strides& from = of.strides[static_cast<std::size_t>(shard)];
-    const Box& box = layout.boxes.back();
-    const Node& node = graph[value.node];
-    if (node.op == Op::rearrange) {
-      layout.strides.push_back(
-          rearranged(graph, value.node, root.sharding, of.boxes[static_cast<std::size_t>(shard)], from));
-      layout.offsets.push_back(0);
-      return;
-    }
-    std::int64_t offset = 0;
-    if (node.op == Op::slice) {
-      const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start =
-          static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
-      offset = start * from[dim] * layout.element;
-    }
-    (void)box;
-    if (node.op == Op::windows) {
-      const auto number = [&](int i) { return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))]; };
-      layout.strides.push_back(rows::window_strides(node, from, number));
-      layout.offsets.push_back(0);
-      return;
-    }
-    layout.strides.push_back(from);
-    layout.offsets.push_back(offset);
-  }
-
- public:
-  /// Extents of the factors of a rearrange in one shard of its operand, which is split by `sharding` into such boxes.
-  Shape local_factors(const GraphView& graph, int node, const Sharding& sharding, const Box& operand) const {
-    const ShapeContext context{graph, node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
-    Shape factors = rows::factor_extents(context);
-    const Factors f = Factors::of(graph[node]);
-    for (int p = 0; p < f.count;) {
-      int end = p + 1;
-      while (end < f.count && f.in_dim[end] == f.in_dim[p]) ++end;
-      const int dim = f.in_dim[p];
-      if (end == p + 1) {
-        const auto d = static_cast<std::size_t>(dim);
-        factors[static_cast<std::size_t>(p)] = operand.end[d] - operand.begin[d];
-      }
-      // Axes of a merged dim split the major factor until it is whole, then the next one, and never unevenly.
-      std::size_t next = 0;
-      for (int q = p; q < end && end > p + 1; ++q) {
-        std::int64_t& left = factors[static_cast<std::size_t>(q)];
-        while (next < sharding.dims[dim].size() && left > 1) left /= mesh_.axis_size(sharding.dims[dim][next++]);
-      }
-      p = end;
-    }
-    return factors;
-  }
-  /// Strides of the factors, given those of the operand's dims.
-  static kernels::Strides factor_strides(const Factors& f, const Shape& factors, const kernels::Strides& from) {
-    kernels::Strides strides(static_cast<std::size_t>(f.count), 0);
-    for (int p = f.count - 1; p >= 0; --p) {
-      const auto own = static_cast<std::size_t>(p);
-      const bool minor = p + 1 < f.count && f.in_dim[p + 1] == f.in_dim[p];
-      strides[own] = minor ? strides[own + 1] * factors[own + 1] : from[static_cast<std::size_t>(f.in_dim[p])];
-    }
-    return strides;
-  }
-
- private:
-  kernels::Strides rearranged(const GraphView& graph, int node, const Sharding& sharding, const Box& operand,
-                              const kernels::Strides& from) const {
-    const Factors f = Factors::of(graph[node]);
-    const Shape factors = local_factors(graph, node, sharding, operand);
-    const kernels::Strides strides = factor_strides(f, factors, from);
-    kernels::Strides out(graph[node].rank, 0);
-    if (volume(factors) == 0) return out;
-    for (int d = 0; d < graph[node].rank; ++d) {
-      // Merged factors walk as one when each major steps over its minors.
-      std::int64_t expected = -1;
-      for (int p = f.count - 1; p >= 0; --p) {
-        if (f.out_dim[p] != d) continue;
-        const auto factor = static_cast<std::size_t>(f.order[p]);
-        if (factors[factor] == 1) continue;
-        if (expected < 0)
-          out[static_cast<std::size_t>(d)] = strides[factor];
-        else if (strides[factor] != expected)
-          fail(errc::graph_invalid, "[rearrange] view: merged dims are not neighbours in memory");
-        expected = strides[factor] * factors[factor];
-      }
-    }
-    return out;
-  }
-};
-
-/// The places where the work of a step happens: one for each combination of coordinates along the mesh axes that its
-/// values use. Devices that differ in other axes hold the same shards, and their work is done once.
-class WorkGrid {
- public:
-  WorkGrid(const FrameLayout& layout, const PlanStep& step) {
-    std::uint16_t axes = 0;
-    for (const auto* list : {&step.inputs, &step.outputs})
-      for (std::int32_t v : *list)
-        if (v >= 0) axes = static_cast<std::uint16_t>(axes | layout.value(v).sharding.used_axes());
-    for (const AxisList& factor : step.factors)
-      for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
-    Sharding all;
-    all.unreduced = axes;
-    grid_ = ShardGrid(layout.mesh(), all);
-    axes_ = axes;
-  }
-  int count() const { return grid_.count(); }
-  Coordinates coordinates(int place) const { return grid_.coordinates(place); }
-  int index_of(const Coordinates& at) const { return grid_.index_of(at); }
-  std::uint16_t axes() const { return axes_; }
-  /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
-  bool stores(const Coordinates& at, const Sharding& sharding) const {
-    for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis)) && at[axis] != 0) return false;
-    return true;
-  }
-
- private:
-  ShardGrid grid_;
-  std::uint16_t axes_ = 0;
-};
-
-/// Writes a host scalar as a tensor of rank 0.
-inline void write_number(DType dtype, void* to, double number) {
-  dispatch(
-      dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
-}
-
-/// What is done to each box of a value while it is still in the cache of who made it.
-class Epilogue {
- public:
-  virtual ~Epilogue() = default;
-  /// The box [begin, begin + extent) of the shard at a place of the work grid.
-  virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
-};
-
-/// One step of a plan, made ready: it runs any number of times on frames of its graph.
-class PreparedStep {
- public:
-  virtual ~PreparedStep() = default;
-  virtual void run(Frame& frame) const = 0;
-  /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
-  virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
-  /// Runs without what was attached.
-  virtual void run_alone(Frame& frame) const { run(frame); }
-  /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
-  virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
-  /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
-  /// one, and is the only reader of it. False: it has to follow.
-  virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
-  /// Bytes of scratch that a run needs.
-  virtual std::int64_t scratch_bytes() const { return 0; }
-};
-
-/// What a step is made from.
-struct StepContext {
-  const FrameLayout& layout;
-  const GraphView& graph;
-  const UnitsView& units;
-  const PlanStep& step;
-};
-
-}  // namespace tessera::runtime
 
 #endif
 
@@ -27235,67 +28607,6 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 
 #endif
 
-// ---- tessera/runtime/sum_targets.hpp
-
-#ifndef TESSERA_RUNTIME_SUM_TARGETS_HPP
-#define TESSERA_RUNTIME_SUM_TARGETS_HPP
-
-namespace tessera::runtime {
-
-/// Where the parts of a value go when a reshard does no more than sum them, each to what lies as it does: by shard of
-/// the value, a pointer of the frame. Empty for other reshards.
-inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const PlanStep& reshard) {
-  const int from = reshard.inputs[0], to = reshard.outputs[0];
-  const Sharding &parts = layout.value(from).sharding, &sum = layout.value(to).sharding;
-  if (parts.unreduced == 0 || parts.reduction != Reduction::sum || sum.unreduced != 0) return {};
-  if (layout.value(from).dtype != DType::f32 && layout.value(from).dtype != DType::f64) return {};
-  for (int d = 0; d < parts.rank; ++d)
-    if (!(parts.dims[d] == sum.dims[d])) return {};
-  const ValueLayout &source = layout[from], &target = layout[to];
-  std::vector<std::int32_t> targets;
-  for (int s = 0; s < source.shards(); ++s) {
-    const int shard = target.index(source.grid.coordinates(s));
-    if (!(source.strides[static_cast<std::size_t>(s)] == target.strides[static_cast<std::size_t>(shard)])) return {};
-    targets.push_back(target.first + shard);
-  }
-  return targets;
-}
-
-/// A rounding that a product took over. Where a run is observed, the product is stored and this runs after all.
-class TakenRounding final : public PreparedStep {
- public:
-  explicit TakenRounding(std::unique_ptr<PreparedStep> rounding) : rounding_(std::move(rounding)) {}
-  void run(Frame& frame) const override {
-    if (frame.observer != nullptr) rounding_->run(frame);
-  }
-  std::int64_t scratch_bytes() const override { return rounding_->scratch_bytes(); }
-
- private:
-  std::unique_ptr<PreparedStep> rounding_;
-};
-
-/// What remains of a reshard that another step took over: its collectives ran, and what was copied is the result.
-class TakenReshardStep final : public PreparedStep {
- public:
-  TakenReshardStep(const FrameLayout& layout, const PlanStep& reshard)
-      : mesh_(layout.mesh()), step_(reshard), bytes_(layout.value(reshard.outputs[0]).stored_bytes) {}
-  void run(Frame&) const override {
-    CommunicationScope* const scope = CommunicationScope::innermost();
-    if (scope == nullptr) return;
-    for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
-    scope->add_copied(bytes_);
-  }
-
- private:
-  const Mesh& mesh_;
-  const PlanStep& step_;
-  std::int64_t bytes_;
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
 // ---- tessera/runtime/contraction_step.hpp
 
 #ifndef TESSERA_RUNTIME_CONTRACTION_STEP_HPP
@@ -27613,1221 +28924,6 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/fused_places.hpp
-
-#ifndef TESSERA_RUNTIME_FUSED_PLACES_HPP
-#define TESSERA_RUNTIME_FUSED_PLACES_HPP
-
-namespace tessera::runtime {
-
-/// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
-/// that tiles accumulate each on its own.
-struct FusedPlaces {
-  /// A kernel call on one shard of the space, and where its operands are.
-  struct Place {
-    FusedCall call;
-    std::int64_t inner = 1, rows = 1;
-    std::vector<FusedView> inputs, outputs;              // strides; data is the byte offset from the shard's pointer
-    std::vector<FusedView> whole_inputs, whole_outputs;  // the same before neighbouring dims were merged
-    std::vector<std::int32_t> input_at, output_at;       // pointers in the frame; -1: not stored here
-    std::int64_t row_values = 0;                         // offset in scratch
-    std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
-    int first_tile = 0, tiles = 0;
-    bool idle = false;  ///< nothing is made here
-  };
-  struct Tile {
-    int place;
-    std::int64_t row_begin, row_end, inner_begin, inner_end;
-    std::int64_t scratch;  // offset of its private results
-  };
-  /// The parts of one accumulated result.
-  struct Sum {
-    int pointer;
-    int output;
-    int place;
-    std::int64_t elements, offset;
-  };
-
-  WorkGrid work;
-  std::vector<Place> places;
-  std::vector<Tile> tiles;
-  std::vector<Sum> sums;
-  std::int64_t scratch_bytes = 0;
-  int reduces = 0;             ///< reductions along the row
-  bool accumulates = false;    ///< some result is reduced over rows
-  bool split_phases = false;   ///< rows are sharded, and completed across shards between passes
-  std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
-  double tile_cost = 0;        ///< elements of the largest tile
-  bool past_caches = false;
-
-  FusedPlaces(const StepContext& c, const Fused& fused)
-      : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
-    make_places(c.units, c.step);
-    make_tiles();
-  }
-
- private:
-  const FrameLayout& layout_;
-  const Fused& fused_;
-  int rank_;
-
-  static std::int64_t aligned(std::int64_t bytes) {
-    return (bytes + block_alignment - 1) / block_alignment * block_alignment;
-  }
-
-  void make_places(const UnitsView& units, const PlanStep& step) {
-    const Unit& unit = units[step.unit];
-    const GraphPlan& plan = layout_.plan();
-    const Shape& space = plan.shapes[static_cast<std::size_t>(unit.space)];
-    Sharding sharding = replicated(rank_);
-    for (int d = 0; d < rank_ && d < static_cast<int>(step.factors.size()); ++d)
-      sharding.dims[d] = step.factors[static_cast<std::size_t>(d)];
-    for (int i = 0; i < fused_.instr_count; ++i) reduces += fused_.instrs[i].kind == InstrKind::reduce ? 1 : 0;
-    for (int s = 0; s < fused_.store_count; ++s)
-      accumulates = accumulates || fused_.stores[s].kind == StoreKind::accumulate;
-    if (rank_ > 0)
-      for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
-    split_phases = row_axes != 0 && fused_.phases > 1;
-
-    int layer_dim = -1, layers = 1;
-    auto find_layers = [&](int value, const UnitOperand& operand) {
-      if (!layout_.value(value).stacked) return;
-      for (int d = 0; d < rank_; ++d)
-        if (operand.dim_at[d] == 0) {
-          layer_dim = d;
-          layers = layout_[value].layers;
-        }
-    };
-    for (int i = 0; i < unit.input_count; ++i)
-      find_layers(step.inputs[static_cast<std::size_t>(i)], units.input(step.unit, i));
-    for (int o = 0; o < unit.output_count; ++o)
-      if (step.outputs[static_cast<std::size_t>(o)] >= 0)
-        find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
-
-    if (split_phases && layers > 1)
-      fail(errc::unsupported, "[fused] stacked rows: a sharded row of a stacked value is reduced outside its Stack");
-    const bool has_index = uses_index();
-    for (int w = 0; w < work.count(); ++w)
-      for (int l = 0; l < layers; ++l) {
-        const Coordinates at = work.coordinates(w);
-        Box box = shard_box(space, sharding, layout_.mesh(), at);
-        if (layer_dim >= 0) {
-          box.begin[static_cast<std::size_t>(layer_dim)] = l;
-          box.end[static_cast<std::size_t>(layer_dim)] = l + 1;
-        }
-        const Shape local = extents(box);
-        Place place;
-        for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
-        bool lacks_input = false;
-        for (int i = 0; i < unit.input_count; ++i) {
-          const int value = step.inputs[static_cast<std::size_t>(i)];
-          add_operand(place.inputs, place.input_at, value, units.input(step.unit, i), box, at, l);
-          lacks_input = lacks_input || !layout_.holds(value, at);
-          if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
-            place.input_at.back() = -1;
-        }
-        bool makes = false;
-        for (int o = 0; o < unit.output_count; ++o) {
-          const int value = step.outputs[static_cast<std::size_t>(o)];
-          add_operand(place.outputs, place.output_at, value, units.output(step.unit, o), box, at, l);
-          const ValueLayout& own = layout_[value];
-          const auto shard = static_cast<std::size_t>(place.output_at.back() - own.first);
-          if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
-            makes = makes || volume(extents(own.boxes[shard])) > 0;
-          } else {
-            place.output_at.back() = -1;
-            std::int64_t elements = 1;  // rows without elements have row values too
-            for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
-            place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
-          }
-        }
-        // Other places of a row that is split need what this one finds out about its part.
-        place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
-        if (place.idle) place.unstored_bytes = 0;
-        if (fused_.phases == 1 && !accumulates) {
-          place.whole_inputs = place.inputs;
-          place.whole_outputs = place.outputs;
-        }
-        // An empty shard may have any strides: dims must not seem to be neighbours by them.
-        set_extents(place, local, !has_index && volume(local) > 0);
-        places.push_back(std::move(place));
-      }
-    std::int64_t written = 0;
-    for (int s = 0; s < fused_.store_count; ++s)
-      if (fused_.stores[s].kind == StoreKind::element)
-        written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
-    past_caches = written >= past_caches_from();  // unless they replace what is read
-  }
-
-  void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value,
-                   const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
-    const ValueLayout& layout = layout_[value];
-    const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
-    const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
-    const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
-    FusedView view{};
-    std::int64_t offset = 0;
-    for (int d = 0; d < rank_; ++d) {
-      std::int64_t stride = 0;
-      if (const int dim = operand.dim_at[d]; dim >= 0) {
-        stride = strides[static_cast<std::size_t>(dim)];
-        offset += (box.begin[static_cast<std::size_t>(d)] - own.begin[static_cast<std::size_t>(dim)]) * stride;
-      }
-      if (d + 1 < rank_)
-        view.outer_stride[d] = stride;
-      else
-        view.row_stride = stride;
-    }
-    view.data = reinterpret_cast<void*>(offset * layout.element);
-    views.push_back(view);
-    pointers.push_back(layout.first + shard);
-  }
-
-  static bool counts_at(const Coordinates& at, unsigned axes) {
-    for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((axes >> axis & 1u) != 0 && at[axis] != 0) return false;
-    return true;
-  }
-
-  bool uses_index() const {
-    for (int i = 0; i < fused_.instr_count; ++i)
-      if (fused_.instrs[i].kind == InstrKind::index) return true;
-    return false;
-  }
-
-  /// Extents of the call. Neighbouring dims that every operand walks as one are one, so that rows are long.
-  void set_extents(Place& place, const Shape& local, bool may_merge) const {
-    FusedCall& call = place.call;
-    std::int64_t outer[8]{};
-    int rank = rank_ > 0 ? rank_ - 1 : 0;
-    for (int d = 0; d < rank; ++d) outer[d] = local[static_cast<std::size_t>(d)];
-    place.inner = rank_ > 0 ? local[static_cast<std::size_t>(rank_ - 1)] : 1;
-    bool row_free = reduces == 0;
-    for (int s = 0; s < fused_.store_count; ++s) row_free = row_free && fused_.stores[s].kind != StoreKind::row;
-    auto each_view = [&](auto&& f) {
-      bool all = true;
-      for (FusedView& view : place.inputs) all = all && f(view);
-      for (FusedView& view : place.outputs) all = all && f(view);
-      return all;
-    };
-    if (may_merge) {
-      for (int d = rank - 1; d > 0; --d) {  // dim d into dim d - 1
-        if (outer[d] != 1 && outer[d - 1] != 1 &&
-            !each_view([&](FusedView& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
-          continue;
-        each_view([&](FusedView& v) {
-          if (outer[d] != 1) v.outer_stride[d - 1] = v.outer_stride[d];
-          for (int e = d; e + 1 < rank; ++e) v.outer_stride[e] = v.outer_stride[e + 1];
-          return true;
-        });
-        outer[d - 1] *= outer[d];
-        for (int e = d; e + 1 < rank; ++e) outer[e] = outer[e + 1];
-        --rank;
-      }
-      while (row_free && rank > 0) {  // the last outer dim into the row
-        const int d = rank - 1;
-        if (outer[d] != 1 && place.inner != 1 &&
-            !each_view([&](FusedView& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
-          break;
-        // An operand that is read once a row must not start to vary along it.
-        bool varies = false;
-        for (std::size_t i = 0; i < place.inputs.size(); ++i)
-          varies = varies || (!fused_.input_in_row[i] && place.inputs[i].outer_stride[d] != 0 && outer[d] != 1);
-        // Nor must a result that is reduced along the row be kept along it, or the other way round.
-        for (int k = 0; k < fused_.store_count; ++k)
-          varies = varies ||
-                   (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
-                    fused_.stores[k].along_row != (place.outputs[static_cast<std::size_t>(k)].outer_stride[d] == 0));
-        if (varies) break;
-        if (place.inner == 1)
-          each_view([&](FusedView& v) {
-            v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d];
-            return true;
-          });
-        place.inner *= outer[d];
-        --rank;
-      }
-    }
-    call.outer_rank = rank;
-    place.rows = 1;
-    for (int d = 0; d < rank; ++d) {
-      call.outer_extent[d] = outer[d];
-      place.rows *= outer[d];
-    }
-  }
-
-  void make_tiles() {
-    constexpr std::int64_t tile_elements = 16384;
-    std::int64_t bytes = 0;
-    for (std::size_t p = 0; p < places.size(); ++p) {
-      Place& place = places[p];
-      place.first_tile = static_cast<int>(tiles.size());
-      place.unstored = bytes;
-      bytes += place.unstored_bytes;
-      if (place.idle) continue;
-      if (split_phases) {
-        place.row_values = bytes;
-        bytes += aligned(reduces * place.rows * 8);
-      }
-      std::int64_t row_step = std::max<std::int64_t>(1, tile_elements / std::max<std::int64_t>(place.inner, 1));
-      std::int64_t inner_step = place.inner;
-      if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
-      if (accumulates) {
-        // Each tile has results of its own; a bounded number keeps them small.
-        constexpr std::int64_t most = 16;
-        const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
-        if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
-        row_step = std::max(row_step, (place.rows + most - 1) / most);
-      }
-      if (inner_step == 0) inner_step = 1;
-      for (std::int64_t row = 0; row < place.rows; row += row_step)
-        for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
-             inner += inner_step)  // empty rows have results too
-          tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
-                           std::min(inner + inner_step, place.inner), 0});
-      place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
-      tile_cost =
-          std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
-      if (accumulates) bytes = add_sums(static_cast<int>(p), bytes);
-    }
-    scratch_bytes = bytes;
-  }
-
-  std::int64_t add_sums(int p, std::int64_t scratch) {
-    Place& place = places[static_cast<std::size_t>(p)];
-    std::int64_t bytes = 0;
-    for (int s = 0; s < fused_.store_count; ++s) {
-      if (fused_.stores[s].kind != StoreKind::accumulate) continue;
-      // The private result has the extents that the output keeps, row-major.
-      FusedView& view = place.outputs[static_cast<std::size_t>(s)];
-      std::int64_t elements = 1;
-      if (view.row_stride != 0 && !fused_.stores[s].along_row) {
-        view.row_stride = 1;
-        elements = place.inner;
-      } else {
-        view.row_stride = 0;
-      }
-      for (int d = place.call.outer_rank - 1; d >= 0; --d)
-        if (view.outer_stride[d] != 0) {
-          view.outer_stride[d] = elements;
-          elements *= place.call.outer_extent[d];
-        }
-      sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
-      bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
-    }
-    for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
-      tiles[static_cast<std::size_t>(t)].scratch = scratch;
-      scratch += bytes;
-    }
-    return scratch;
-  }
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/fused_step.hpp
-
-#ifndef TESSERA_RUNTIME_FUSED_STEP_HPP
-#define TESSERA_RUNTIME_FUSED_STEP_HPP
-
-namespace tessera::runtime {
-
-/// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
-///
-/// Results that are reduced over rows are accumulated by each tile on its own, and the parts added in the order of the
-/// tiles: the sum does not depend on who ran what. A reduction along a row that is itself sharded is completed across
-/// shards between passes.
-class FusedStep final : public PreparedStep, public Epilogue {
- public:
-  FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
-      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
-        mesh_(c.layout.mesh()), step_(c.step) {
-    const Unit& unit = c.units[c.step.unit];
-    for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
-  }
-
-  std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
-
-  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
-  /// space's, which is stored where it is made.
-  bool works_on_boxes() const {
-    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(where_.places.size()) == where_.work.count();
-    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
-    for (const Place& place : where_.places)
-      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
-    return alone;
-  }
-
-  void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
-    double uniforms[64];
-    read_uniforms(frame, uniforms);
-    const Place& place = where_.places[static_cast<std::size_t>(w)];
-    FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
-    auto shift = [&](FusedView& view, const FusedView& whole, char* data, std::int64_t element) {
-      view = whole;
-      std::int64_t offset = begin[begin.size() - 1] * whole.row_stride;
-      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * whole.outer_stride[d];
-      view.data = data + reinterpret_cast<std::intptr_t>(whole.data) + offset * element;
-    };
-    for (std::size_t i = 0; i < place.inputs.size(); ++i)
-      shift(inputs[i], place.whole_inputs[i], frame.pointers[static_cast<std::size_t>(place.input_at[i])],
-            static_cast<std::int64_t>(size_of(fused_.inputs[i])));
-    for (std::size_t o = 0; o < place.outputs.size(); ++o)
-      shift(outputs[o], place.whole_outputs[o], frame.pointers[static_cast<std::size_t>(place.output_at[o])],
-            static_cast<std::int64_t>(size_of(fused_.stores[o].dtype)));
-    FusedCall call = place.call;
-    call.outer_rank = rank_ - 1;
-    call.row_end = 1;
-    for (int d = 0; d < rank_; ++d) call.global_offset[d] += begin[static_cast<std::size_t>(d)];
-    for (int d = 0; d + 1 < rank_; ++d) {
-      call.outer_extent[d] = extent[static_cast<std::size_t>(d)];
-      call.row_end *= call.outer_extent[d];
-    }
-    call.row_begin = call.inner_begin = 0;
-    call.inner_end = extent[extent.size() - 1];
-    call.inputs = inputs;
-    call.outputs = outputs;
-    call.uniforms = uniforms;
-    kernel_(call);
-  }
-
-  void run(Frame& frame) const override {
-    double uniforms[64];
-    read_uniforms(frame, uniforms);
-    if (!where_.split_phases) {
-      run_phases(frame, uniforms, 0, fused_.phases);
-    } else {
-      for (int p = 0; p < fused_.phases; ++p) {
-        run_phases(frame, uniforms, p, p + 1);
-        if (p + 1 < fused_.phases) complete_rows(frame, p + 1);
-      }
-    }
-    combine(frame);
-  }
-
- private:
-  const Fused& fused_;
-  FusedKernel kernel_;
-  kernels::ReduceFunction reduce_;
-  int rank_;
-  FusedPlaces where_;
-  const Mesh& mesh_;
-  const PlanStep& step_;
-  std::vector<std::int32_t> uniforms_;
-
-  using Place = FusedPlaces::Place;
-  using Tile = FusedPlaces::Tile;
-  using Sum = FusedPlaces::Sum;
-
-  /// A number that does not count where it is added.
-  static constexpr double zero = 0;
-
-  void read_uniforms(const Frame& frame, double* to) const {
-    for (std::size_t k = 0; k < uniforms_.size(); ++k) to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])];
-  }
-  void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
-    const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
-    const auto run_tile = [&](std::int64_t t) {
-      const Tile& tile = where_.tiles[static_cast<std::size_t>(t)];
-      const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
-      FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
-      for (std::size_t i = 0; i < place.inputs.size(); ++i) {
-        inputs[i] = place.inputs[i];
-        if (place.input_at[i] < 0) {
-          inputs[i].data = const_cast<double*>(&zero);
-          continue;
-        }
-        inputs[i].data = frame.pointers[static_cast<std::size_t>(place.input_at[i])] +
-                         reinterpret_cast<std::intptr_t>(inputs[i].data);
-      }
-      for (std::size_t o = 0; o < place.outputs.size(); ++o) {
-        outputs[o] = place.outputs[o];
-        outputs[o].data = place.output_at[o] < 0 ? frame.scratch + place.unstored
-                                                 : frame.pointers[static_cast<std::size_t>(place.output_at[o])] +
-                                                       reinterpret_cast<std::intptr_t>(outputs[o].data);
-      }
-      if (where_.accumulates) clear_private(frame, tile, outputs, begin == 0);
-      FusedCall call = place.call;
-      call.row_begin = tile.row_begin;
-      call.row_end = tile.row_end;
-      call.inner_begin = tile.inner_begin;
-      call.inner_end = tile.inner_end;
-      call.inputs = inputs;
-      call.outputs = outputs;
-      call.uniforms = uniforms;
-      call.phase_begin = begin;
-      call.phase_end = end;
-      if (where_.split_phases) {
-        call.row_values = reinterpret_cast<double*>(frame.scratch + place.row_values);
-        call.row_values_stride = place.rows;
-      }
-      call.past_caches = where_.past_caches;
-      for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
-        for (std::size_t i = 0; i < place.inputs.size(); ++i)
-          call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
-      kernel_(call);
-    };
-    if (where_.tiles.size() == 1) return run_tile(0);
-    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
-  }
-
-  template <class T> static void fill(void* data, std::int64_t n, Op op) {
-    T value{};
-    if (op != Op::sum) {
-      using Limits = std::numeric_limits<T>;
-      value = op == Op::max ? (Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest())
-                            : (Limits::has_infinity ? Limits::infinity() : Limits::max());
-    }
-    std::fill_n(static_cast<T*>(data), n, value);
-  }
-  static void fill_identity(DType dtype, Op op, void* data, std::int64_t n) {
-    dispatch(
-        dtype, [&]<class T>() { fill<T>(data, n, op); },
-        [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); });
-  }
-
-  void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
-    for (const Sum& sum : where_.sums) {
-      if (sum.place != tile.place) continue;
-      char* own = frame.scratch + tile.scratch + sum.offset;
-      outputs[sum.output].data = own;
-      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].op, own, sum.elements);
-    }
-  }
-
-  void combine(Frame& frame) const {
-    if (where_.sums.empty()) return;
-    // Sums of one output over the layers of a stack belong together: they are found by their pointer.
-    std::vector<kernels::StridedSource> sources;
-    std::vector<std::uint8_t> done(where_.sums.size(), 0);
-    for (std::size_t i = 0; i < where_.sums.size(); ++i) {
-      if (done[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
-      const Sum& sum = where_.sums[i];
-      const Store& store = fused_.stores[sum.output];
-      sources.clear();
-      for (std::size_t j = i; j < where_.sums.size(); ++j) {
-        if (where_.sums[j].pointer != sum.pointer || where_.sums[j].output != sum.output) continue;
-        done[j] = 1;
-        const Place& place = where_.places[static_cast<std::size_t>(where_.sums[j].place)];
-        for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
-          sources.push_back(
-              {frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + where_.sums[j].offset, {1}});
-      }
-      char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
-      const Shape extent{sum.elements};
-      if (sources.empty())
-        fill_identity(store.dtype, store.op, to, sum.elements);
-      else
-        reduce_(store.dtype, store.op, to, {1}, sources, extent, false, false);
-    }
-  }
-
-  /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
-  void complete_rows(Frame& frame, int phase) const {
-    int reduce = 0;
-    for (int i = 0; i < fused_.instr_count; ++i) {
-      if (fused_.instrs[i].kind != InstrKind::reduce) continue;
-      const int r = reduce++;
-      if (fused_.instrs[i].phase != phase) continue;
-      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
-        scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
-      for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
-        const Coordinates at = where_.work.coordinates(w);
-        if (!first_along_row(at)) continue;
-        combine_rows(frame, fused_.instrs[i].op, r, at, w);
-      }
-    }
-  }
-  bool first_along_row(const Coordinates& at) const {
-    for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((where_.row_axes >> axis & 1) != 0 && at[axis] != 0) return false;
-    return true;
-  }
-  double* row_values(Frame& frame, int place, int reduce) const {
-    const Place& p = where_.places[static_cast<std::size_t>(place)];
-    return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
-  }
-  void combine_rows(Frame& frame, Op op, int reduce, const Coordinates& first, int first_place) const {
-    std::vector<double*> parts;
-    for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
-      const Coordinates at = where_.work.coordinates(w);
-      bool same = true;
-      for (std::size_t axis = 0; axis < at.size(); ++axis)
-        same = same && ((where_.row_axes >> axis & 1) != 0 || at[axis] == first[axis]);
-      if (same && !where_.places[static_cast<std::size_t>(w)].idle) parts.push_back(row_values(frame, w, reduce));
-    }
-    if (parts.empty()) return;
-    const std::int64_t rows = where_.places[static_cast<std::size_t>(first_place)].rows;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      double total = parts[0][row];
-      for (std::size_t k = 1; k < parts.size(); ++k) {
-        const double part = parts[k][row];
-        if (op == Op::sum)
-          total += part;
-        else if (part != part || (op == Op::max ? part > total : part < total))
-          total = part;
-      }
-      for (double* part : parts) part[row] = total;
-    }
-  }
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/into_result_step.hpp
-
-#ifndef TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
-#define TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
-
-namespace tessera::runtime {
-
-/// A product with an epilogue that makes a result of the program: sums go where the result will be, box by box, and no
-/// memory of their own is written. Where that memory is an argument's that the epilogue still reads, or the run is
-/// observed, product and pass run one after the other.
-class IntoResultStep final : public PreparedStep {
- public:
-  /// `product` has the epilogue attached, which `pass` is as a step of its own: the plan's `next`. `made` is what it
-  /// reads of the product.
-  IntoResultStep(std::unique_ptr<PreparedStep> product, std::unique_ptr<PreparedStep> pass, const FrameLayout& layout,
-                 int made, const PlanStep& next)
-      : product_(std::move(product)), pass_(std::move(pass)), layout_(layout), made_(made), result_(next.outputs[0]) {
-    for (const std::int32_t in : next.inputs)
-      if (in >= 0 && in != made && layout[in].shards() == layout[result_].shards()) others_.push_back(in);
-  }
-
-  /// Whether `next` alone reads the product, stores one value, a result, and that lies as the product does.
-  static bool possible(const FrameLayout& layout, int made, const PlanStep& next) {
-    const PlanValue& from = layout.value(made);
-    if (next.outputs.size() != 1 || from.role != ValueRole::intermediate || from.stacked) return false;
-    const int result = next.outputs[0];
-    const PlanValue& to = layout.value(result);
-    if (to.role != ValueRole::output || to.stacked || to.dtype != from.dtype) return false;
-    if (layout[made].shards() != layout[result].shards()) return false;
-    for (std::size_t s = 0; s < layout[made].boxes.size(); ++s)
-      if (!(layout[made].strides[s] == layout[result].strides[s]) ||
-          !(extents(layout[made].boxes[s]) == extents(layout[result].boxes[s])))
-        return false;
-    for (const PlanValue& other : layout.plan().values)
-      if (other.role == ValueRole::view && (other.view_of == made || other.view_of == result)) return false;
-    for (const PlanStep& other : layout.plan().steps)
-      for (const std::int32_t in : other.inputs)
-        if (in == result || (in == made && &other != &next)) return false;
-    return true;
-  }
-
-  std::int64_t scratch_bytes() const override { return std::max(product_->scratch_bytes(), pass_->scratch_bytes()); }
-
-  void run(Frame& frame) const override {
-    const ValueLayout &made = layout_[made_], &result = layout_[result_];
-    bool free = frame.observer == nullptr;
-    for (int s = 0; s < result.shards(); ++s)
-      for (const std::int32_t in : others_) free = free && frame.at(layout_[in], s) != frame.at(result, s);
-    for (int s = 0; s < made.shards(); ++s)
-      frame.pointers[static_cast<std::size_t>(made.first + s)] =
-          free ? frame.at(result, s)
-               : frame.arena + layout_.value(made_).offset + made.offsets[static_cast<std::size_t>(s)];
-    if (free) return product_->run(frame);
-    product_->run_alone(frame);
-    pass_->run(frame);
-  }
-
- private:
-  std::unique_ptr<PreparedStep> product_, pass_;
-  const FrameLayout& layout_;
-  int made_, result_;
-  std::vector<std::int32_t> others_;  // what else the epilogue reads
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/prepared_graph.hpp
-
-#ifndef TESSERA_RUNTIME_PREPARED_GRAPH_HPP
-#define TESSERA_RUNTIME_PREPARED_GRAPH_HPP
-
-namespace tessera::runtime {
-
-/// The steps of one graph, made ready to run on its frames.
-class PreparedGraph {
- public:
-  PreparedGraph(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh)
-      : graph_(graph), layout_(graph, plan, mesh) {}
-
-  const GraphView& graph() const { return graph_; }
-  const FrameLayout& layout() const { return layout_; }
-  /// `ran`: the steps of the plan that it carries out.
-  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
-    scratch_ = std::max(scratch_, step->scratch_bytes());
-    steps_.push_back(std::move(step));
-    ran_.push_back(ran);
-  }
-  std::int64_t scratch_bytes() const { return scratch_; }
-  void run_steps(Frame& frame) const {
-    if (frame.observer != nullptr) return run_observed(frame);
-    for (const auto& step : steps_) step->run(frame);
-  }
-
- private:
-  GraphView graph_;
-  FrameLayout layout_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_;
-  std::vector<RanSteps> ran_;
-  std::int64_t scratch_ = 0;
-
-  void run_observed(Frame& frame) const {
-    frame.observer->entered(layout_, frame);
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
-      steps_[s]->run(frame);
-      frame.observer->ran(layout_, frame, ran_[s]);
-    }
-  }
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/reshard_step.hpp
-
-#ifndef TESSERA_RUNTIME_RESHARD_STEP_HPP
-#define TESSERA_RUNTIME_RESHARD_STEP_HPP
-
-namespace tessera::runtime {
-
-/// Redistributes one value: every collective of a plan, in one pass over the source.
-class ReshardStep final : public PreparedStep {
- public:
-  ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
-      : plan_(layout.value(step.inputs[0]).dtype, layout.value(step.inputs[0]).sharding.reduction, reduce),
-        from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]), mesh_(layout.mesh()), step_(step) {
-    const Sharding& source = layout.value(step.inputs[0]).sharding;
-    const Sharding& target = layout.value(step.outputs[0]).sharding;
-    for (int s = 0; s < from_.shards(); ++s)
-      plan_.add_source(from_.boxes[static_cast<std::size_t>(s)], from_.strides[static_cast<std::size_t>(s)]);
-    for (int s = 0; s < to_.shards(); ++s)
-      plan_.add_destination(to_.boxes[static_cast<std::size_t>(s)], to_.strides[static_cast<std::size_t>(s)]);
-
-    // Axes that the target reduces; along axes that stay unreduced, parts go to parts.
-    const auto reduced = static_cast<std::uint16_t>(source.unreduced & ~target.unreduced);
-    Sharding kept;
-    kept.unreduced = static_cast<std::uint16_t>(source.unreduced & target.unreduced);
-    const ShardGrid kept_grid(layout.mesh(), kept);
-    Sharding parts;
-    parts.unreduced = reduced;
-    const ShardGrid parts_grid(layout.mesh(), parts);
-    Sharding dims = source;
-    dims.unreduced = 0;
-    const ShardGrid dims_grid(layout.mesh(), dims);
-    std::vector<int> destinations, sources, held;
-    for (int k = 0; k < kept_grid.count(); ++k) {
-      const Coordinates kept_at = kept_grid.coordinates(k);
-      held.clear();
-      for (int p = 0; p < parts_grid.count(); ++p) {
-        Coordinates at = parts_grid.coordinates(p);
-        overlay(at, kept_at, kept.unreduced);
-        if (layout.holds(step.inputs[0], at)) held.push_back(p);
-      }
-      for (int l = 0; l < from_.layers; ++l) {
-        destinations.clear();
-        sources.clear();
-        for (int s = 0; s < to_.grid.count(); ++s)
-          if (agree(to_.grid.coordinates(s), kept_at, kept.unreduced)) destinations.push_back(l * to_.grid.count() + s);
-        for (int s = 0; s < dims_grid.count(); ++s)
-          for (const int p : held) {
-            Coordinates at = dims_grid.coordinates(s);
-            overlay(at, kept_at, kept.unreduced);
-            overlay(at, parts_grid.coordinates(p), reduced);
-            sources.push_back(from_.index(at, l));
-          }
-        if (held.empty())
-          for (const int destination : destinations) plan_.fill_zero(destination);
-        else
-          plan_.fill(destinations, sources, static_cast<int>(held.size()));
-      }
-    }
-  }
-
-  void run(Frame& frame) const override {
-    if (CommunicationScope* scope = CommunicationScope::innermost()) {
-      for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
-      scope->add_copied(plan_.bytes());
-    }
-    plan_.run({reinterpret_cast<void* const*>(&frame.pointers[static_cast<std::size_t>(to_.first)]),
-               static_cast<std::size_t>(to_.shards())},
-              {reinterpret_cast<const void* const*>(&frame.pointers[static_cast<std::size_t>(from_.first)]),
-               static_cast<std::size_t>(from_.shards())});
-  }
-
- private:
-  ReshardPlan plan_;
-  const ValueLayout& from_;
-  const ValueLayout& to_;
-  const Mesh& mesh_;
-  const PlanStep& step_;
-
-  static bool agree(const Coordinates& a, const Coordinates& b, std::uint16_t axes) {
-    for (std::size_t axis = 0; axis < a.size(); ++axis)
-      if ((axes >> axis & 1) != 0 && a[axis] != b[axis]) return false;
-    return true;
-  }
-  static void overlay(Coordinates& to, const Coordinates& from, std::uint16_t axes) {
-    for (std::size_t axis = 0; axis < to.size(); ++axis)
-      if ((axes >> axis & 1) != 0) to[axis] = from[axis];
-  }
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/executable.hpp
-
-#ifndef TESSERA_RUNTIME_EXECUTABLE_HPP
-#define TESSERA_RUNTIME_EXECUTABLE_HPP
-
-namespace tessera {
-
-namespace runtime {
-/// Makes the step of a unit; graphs are those of the program.
-using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
-                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
-}  // namespace runtime
-
-/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
-/// of step that it has. What a program does not have, no code is generated for.
-struct CompiledProgram {
-  ProgramView program;
-  const UnitsView* units = nullptr;  ///< one for each graph
-  const Fused* kernels = nullptr;
-  const FusedKernel* code = nullptr;
-  const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
-  kernels::ReduceFunction reduce = nullptr;     ///< for the element types of the program
-};
-
-/// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
-struct Leaf {
-  std::vector<StoragePtr> layers;  ///< one of a plain tensor
-  double number = 0;
-  bool is_number = false;
-  bool stacked = false;
-};
-
-namespace runtime {
-
-/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times.
-class Executable {
- public:
-  Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
-    const int count = compiled.program.graph_count;
-    for (int g = 0; g < count; ++g)
-      graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
-                                                        plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
-    std::int64_t scratch = 0;
-    for (int g = 0; g < count; ++g) {
-      prepare(g);
-      scratch = std::max(scratch, graphs_[static_cast<std::size_t>(g)]->scratch_bytes());
-    }
-    frames_.resize(static_cast<std::size_t>(count));
-    for (int g = 0; g < count; ++g) host_.push_back(host_scalars(compiled.program.graphs[g]));
-    for (int g = 0; g < count; ++g)
-      frames_[static_cast<std::size_t>(g)].pointers.resize(
-          static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
-    arena_bytes_ = plan_.main().arena_bytes;
-    scratch_bytes_ = scratch;
-    find_donors();
-    for (int g = 0; g < count; ++g)
-      for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].op == Op::scalar;
-    bind_arguments();
-    make_results();
-  }
-
-  const Plan& plan() const { return plan_; }
-  const CompiledProgram& compiled() const { return compiled_; }
-  std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
-
-  /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
-  std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
-    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
-    const std::lock_guard lock(mutex_);
-    Frame& frame = ready_frame();
-    if (numbers_change_ || !numbers_known_) {
-      std::vector<double> given(arguments.size());
-      for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
-      set_numbers(given.data());
-    }
-    for (const BoundArgument& bound : bound_arguments_)
-      point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
-    std::vector<Leaf> results(plan_.main().outputs.size());
-    for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
-    frame.observer = observer;
-    run_steps(frame);
-    for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
-    return results;
-  }
-
-  /// Whether no argument has layers, and the one result is a tensor that a step makes.
-  bool is_plain() const { return plain_; }
-  /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
-  StoragePtr run_plain(TensorStorage* const* tensors, const double* numbers) {
-    if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
-    const std::lock_guard lock(mutex_);
-    Frame& frame = ready_frame();
-    if (numbers_change_ || !numbers_known_) set_numbers(numbers);
-    for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
-    StoragePtr result(new TensorStorage(results_[0]));
-    const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
-    point(frame, {0, 0, own.first, own.grid.count()}, *result);
-    frame.observer = nullptr;
-    run_steps(frame);
-    return result;
-  }
-
- private:
-  CompiledProgram compiled_;
-  Plan plan_;
-  std::vector<std::unique_ptr<PreparedGraph>> graphs_;
-  std::vector<Frame> frames_;
-  Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
-  std::vector<int> donors_;                // by result: the argument whose memory it may take over, or -1
-  /// An argument's tensor of one layer, and its shards in the frame.
-  struct BoundArgument {
-    std::size_t argument, layer;
-    int first, shards;
-  };
-  std::vector<BoundArgument> bound_arguments_;
-  std::vector<TensorLayoutPtr> results_;  // by result; null where no tensor is made
-  bool numbers_change_ = false;           // from call to call
-  bool numbers_known_ = false;
-  bool has_views_ = false;
-  bool plain_ = false;
-  std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
-  BufferPtr arena_, scratch_;
-  std::mutex mutex_;
-
-  /// The frame of the main graph, with its intermediates in place.
-  Frame& ready_frame() {
-    Frame& frame = frames_[0];
-    if (arena_) return frame;
-    scratch_ = Buffer::allocate(scratch_bytes_);
-    arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
-    frame.arena = arena_->as<char>();
-    frame.scratch = scratch_->as<char>();
-    frame.frames = frames_.data();
-    graphs_[0]->layout().place_intermediates(frame);
-    return frame;
-  }
-  static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
-    for (int s = 0; s < at.shards; ++s)
-      frame.pointers[static_cast<std::size_t>(at.first + s)] = static_cast<char*>(storage.data(s));
-  }
-  void run_steps(Frame& frame) {
-    if (has_views_) graphs_[0]->layout().place_views(frame);
-    graphs_[0]->run_steps(frame);
-  }
-  void bind_arguments() {
-    const GraphPlan& plan = plan_.main();
-    for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
-      if (plan.arguments[i] < 0) continue;
-      const ValueLayout& own = graphs_[0]->layout()[plan.arguments[i]];
-      for (int l = 0; l < own.layers; ++l)
-        bound_arguments_.push_back(
-            {i, static_cast<std::size_t>(l), own.first + l * own.grid.count(), own.grid.count()});
-    }
-    for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
-  }
-  void make_results() {
-    const GraphPlan& plan = plan_.main();
-    results_.resize(plan.outputs.size());
-    for (std::size_t k = 0; k < results_.size(); ++k) {
-      const int v = plan.outputs[k];
-      if (v < 0 || value(v).role == ValueRole::argument) continue;
-      Shape shape = value(v).shape;
-      Sharding sharding = value(v).sharding;
-      if (value(v).stacked) {
-        shape.erase(0);
-        for (int d = 0; d + 1 < max_rank; ++d) {
-          sharding.dims[d] = sharding.dims[d + 1];
-          sharding.priority[d] = sharding.priority[d + 1];
-        }
-        --sharding.rank;
-      }
-      results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
-    }
-    const int made = plan.outputs.size() == 1 ? plan.outputs[0] : -1;
-    plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&
-             !value(made).stacked;
-    for (const std::int32_t v : plan.arguments) plain_ = plain_ && (v < 0 || !value(v).stacked);
-  }
-
-  void permit(const CommunicationScope& scope) const {
-    scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
-                 [&](const CollectiveInfo&) { forbid_unasked_reshards(plan_, compiled_.program); });
-  }
-
-  void prepare(int g) {
-    PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
-    const GraphView& graph = compiled_.program.graphs[g];
-    const UnitsView& units = compiled_.units[g];
-    const FrameLayout& layout = made.layout();
-    const Growable<PlanStep>& steps = layout.plan().steps;
-    for (std::size_t s = 0; s < steps.size(); ++s) {
-      const PlanStep& step = steps[s];
-      RanSteps ran{static_cast<int>(s)};
-      if (step.kind == StepKind::reshard) {
-        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce), ran);
-        continue;
-      }
-      const Unit& unit = units[step.unit];
-      const StepContext context{layout, graph, units, step};
-      if (unit.kind == UnitKind::fused) {
-        made.add(fused_step(context), ran);
-        continue;
-      }
-      std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
-      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
-          may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
-        if (int bias = -1;
-            rounds(units, graph, step, steps[s + 1], bias) && prepared->attach_rounding(layout, steps[s + 1], bias)) {
-          made.add(std::move(prepared), ran);
-          ++s;
-          made.add(std::make_unique<TakenRounding>(fused_step({layout, graph, units, steps[s]})),
-                   {static_cast<int>(s)});
-          continue;
-        }
-        std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
-        if (next->works_on_boxes()) {
-          std::unique_ptr<Epilogue> epilogue = std::move(next);
-          if (prepared->attach(epilogue)) {
-            ran.count = 2;
-            ++s;
-          }
-        }
-      } else if (g == 0 && unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
-                 may_follow_on_boxes(g, layout, units, step, steps[s + 1], true) &&
-                 IntoResultStep::possible(layout, step.outputs[0], steps[s + 1])) {
-        const StepContext after{layout, graph, units, steps[s + 1]};
-        std::unique_ptr<FusedStep> next = fused_step(after);
-        if (next->works_on_boxes()) {
-          std::unique_ptr<Epilogue> epilogue = std::move(next);
-          if (prepared->attach(epilogue)) {
-            prepared = std::make_unique<IntoResultStep>(std::move(prepared), fused_step(after), layout, step.outputs[0],
-                                                        steps[++s]);
-            ran.count = 2;
-          }
-        }
-      } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
-                 prepared->attach_sum(layout, steps[s + 1])) {
-        ran.stored = false;
-        made.add(std::move(prepared), ran);
-        prepared = std::make_unique<TakenReshardStep>(layout, steps[++s]);
-        ran = {static_cast<int>(s)};
-      }
-      made.add(std::move(prepared), ran);
-    }
-  }
-
-  std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
-    const int kernel = context.units[context.step.unit].kernel;
-    return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
-  }
-
-  /// Whether a step does nothing but round a product to bf16, after adding a row where there is a `bias`.
-  static bool rounds(const UnitsView& units, const GraphView& graph, const PlanStep& product, const PlanStep& step,
-                     int& bias) {
-    const Unit& unit = units[step.unit];
-    const Node& root = graph[unit.root];
-    const bool adds =
-        unit.member_count == 2 && unit.input_count == 2 && graph[units.members[unit.first_member]].op == Op::add;
-    if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
-    if (!adds) return unit.member_count == 1;
-    const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;
-    const UnitOperand& row = units.input(step.unit, i);
-    bias = step.inputs[static_cast<std::size_t>(i)];
-    return graph[row.node].rank == 1 && row.dim_at[unit.rank - 1] == 0;
-  }
-
-  /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
-  /// shape and places, and writes nothing that the product still reads. `into_result`: it may write a result, since
-  /// that is known to be no argument's memory when it runs.
-  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product,
-                           const PlanStep& next, bool into_result = false) const {
-    if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
-    const Unit& unit = units[next.unit];
-    const int made = product.outputs[0];
-    bool reads = false;
-    for (int i = 0; i < unit.input_count; ++i) {
-      if (next.inputs[static_cast<std::size_t>(i)] != made) continue;
-      reads = true;
-      for (int d = 0; d < unit.rank; ++d)
-        if (units.input(next.unit, i).dim_at[d] != d) return false;
-    }
-    const PlanValue& result = layout.value(made);
-    if (!reads || result.stacked || static_cast<int>(result.shape.size()) != unit.rank) return false;
-    if (WorkGrid(layout, product).axes() != WorkGrid(layout, next).axes()) return false;
-    for (int d = 0; d < unit.rank; ++d)
-      if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
-    for (std::int32_t out : next.outputs)
-      for (std::int32_t in : product.inputs)
-        if (g == 0 && layout.value(out).role == ValueRole::output && !into_result)
-          return false;  // may be written over an argument
-        else if (overlap(layout, out, in))
-          return false;
-    return true;
-  }
-  /// Whether a step may write what the reshard that follows makes of its result: nothing else reads the result, and
-  /// what is written then is not read by the step.
-  static bool may_sum_in_place(const FrameLayout& layout, const PlanStep& step, const PlanStep& next) {
-    if (next.kind != StepKind::reshard || step.outputs.size() != 1 || next.inputs[0] != step.outputs[0]) return false;
-    const int made = step.outputs[0], sum = next.outputs[0];
-    const GraphPlan& plan = layout.plan();
-    if (layout.value(made).role != ValueRole::intermediate || layout.value(made).stacked || layout.value(sum).stacked)
-      return false;
-    for (const PlanValue& other : plan.values)
-      if (other.role == ValueRole::view && other.view_of == made) return false;
-    for (const PlanStep& other : plan.steps)
-      for (std::int32_t v : other.inputs)
-        if (v == made && &other != &next) return false;
-    for (std::int32_t in : step.inputs)
-      if (in >= 0 && overlap(layout, sum, in)) return false;
-    return true;
-  }
-  static bool overlap(const FrameLayout& layout, int a, int b) {
-    while (layout.value(a).role == ValueRole::view) a = layout.value(a).view_of;
-    while (layout.value(b).role == ValueRole::view) b = layout.value(b).view_of;
-    const PlanValue &x = layout.value(a), &y = layout.value(b);
-    if (x.role != ValueRole::intermediate || y.role != ValueRole::intermediate) return a == b;
-    return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
-  }
-
-  /// A result may be written over an argument that the caller gave up, when the step that makes it is the last to read
-  /// the argument, and reads and writes each element at the same place.
-  void find_donors() {
-    const GraphPlan& plan = plan_.main();
-    donors_.assign(plan.outputs.size(), -1);
-    std::vector<std::uint8_t> taken(plan.values.size(), 0);
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      const int v = plan.outputs[k];
-      if (v < 0 || value(v).role != ValueRole::output) continue;
-      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-        const PlanStep& step = plan.steps[s];
-        if (step.kind != StepKind::compute) continue;
-        for (std::size_t o = 0; o < step.outputs.size(); ++o)
-          if (step.outputs[o] == v) donors_[k] = donor(static_cast<int>(s), static_cast<int>(o), taken);
-      }
-    }
-  }
-  int donor(int s, int output, std::vector<std::uint8_t>& taken) const {
-    const GraphPlan& plan = plan_.main();
-    const UnitsView& units = compiled_.units[0];
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    const Unit& unit = units[step.unit];
-    if (unit.kind != UnitKind::fused || unit.phases > 1 || units.output(step.unit, output).accumulates) return -1;
-    const PlanValue& to = value(step.outputs[static_cast<std::size_t>(output)]);
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int v = step.inputs[static_cast<std::size_t>(i)];
-      const PlanValue& from = value(v);
-      if (from.role != ValueRole::argument || taken[static_cast<std::size_t>(v)] || from.dtype != to.dtype ||
-          !(from.shape == to.shape) || !(from.sharding.without_priority() == to.sharding.without_priority()) ||
-          from.stacked != to.stacked || read_elsewhere(v, s, i))
-        continue;
-      bool aligned = true;
-      for (int d = 0; d < unit.rank; ++d)
-        aligned = aligned && units.input(step.unit, i).dim_at[d] == units.output(step.unit, output).dim_at[d];
-      if (!aligned) continue;
-      taken[static_cast<std::size_t>(v)] = 1;
-      return compiled_.program.main()[from.node].index();
-    }
-    return -1;
-  }
-  bool read_elsewhere(int v, int s, int input) const {
-    const GraphPlan& plan = plan_.main();
-    for (const PlanValue& other : plan.values)
-      if (other.role == ValueRole::view && other.view_of == v) return true;
-    for (std::int32_t out : plan.outputs)
-      if (out == v) return true;
-    for (std::size_t t = 0; t < plan.steps.size(); ++t)
-      for (std::size_t i = 0; i < plan.steps[t].inputs.size(); ++i)
-        if (plan.steps[t].inputs[i] == v &&
-            (static_cast<int>(t) > s || (static_cast<int>(t) == s && static_cast<int>(i) != input)))
-          return true;
-    return false;
-  }
-
-  void set_numbers(const double* given) {
-    for (std::size_t g = 0; g < frames_.size(); ++g) {
-      if (!numbers_known_) frames_[g].numbers = plan_.graphs[g].numbers;
-      evaluate_numbers(compiled_.program.graphs[g], host_[g], plan_.graphs[g].shapes, given, frames_[g].numbers);
-    }
-    numbers_known_ = true;
-  }
-
-  const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
-
-  void bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
-    const GraphView& graph = compiled_.program.main();
-    const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
-    if (v < 0) {
-      const int node = graph.outputs[k];
-      result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
-      result.number = frame.numbers[static_cast<std::size_t>(node)];
-      if (result.is_number) return;
-      StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
-      write_number(graph[node].dtype, made->data(0), result.number);
-      result.layers.push_back(std::move(made));
-      return;
-    }
-    const PlanValue& own = value(v);
-    result.stacked = own.stacked;
-    if (own.role == ValueRole::argument) {
-      result.layers = arguments[static_cast<std::size_t>(graph[own.node].index())].layers;
-      return;
-    }
-    const ValueLayout& layout = graphs_[0]->layout()[v];
-    const int donor = donors_[static_cast<std::size_t>(k)];
-    for (int l = 0; l < layout.layers; ++l) {
-      const StoragePtr* given =
-          donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
-      if (given != nullptr && (*given)->unique())
-        result.layers.push_back(*given);
-      else
-        result.layers.emplace_back(new TensorStorage(results_[static_cast<std::size_t>(k)]));
-      if (own.role != ValueRole::output) continue;
-      for (int s = 0; s < layout.grid.count(); ++s)
-        frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
-            static_cast<char*>(result.layers.back()->data(s));
-    }
-  }
-
-  /// Copies what no step wrote straight into its result: views, and values that are results twice.
-  void finish_result(Leaf& result, int k, const Frame& frame) const {
-    const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
-    if (v < 0 || value(v).role == ValueRole::argument) return;
-    const ValueLayout& layout = graphs_[0]->layout()[v];
-    for (int l = 0; l < layout.layers; ++l)
-      for (int s = 0; s < layout.grid.count(); ++s) {
-        const int shard = l * layout.grid.count() + s;
-        void* to = result.layers[static_cast<std::size_t>(l)]->data(s);
-        if (to == frame.at(layout, shard)) continue;
-        const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
-        kernels::strided_copy(to, kernels::contiguous_strides(extent), frame.at(layout, shard),
-                              layout.strides[static_cast<std::size_t>(shard)], extent,
-                              static_cast<std::size_t>(layout.element));
-      }
-  }
-};
-
-}  // namespace runtime
-}  // namespace tessera
 
 #endif
 
@@ -29559,99 +29655,6 @@ class LayoutStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/oracle.hpp
-
-#ifndef TESSERA_RUNTIME_ORACLE_HPP
-#define TESSERA_RUNTIME_ORACLE_HPP
-
-namespace tessera {
-
-/// One element that differs.
-struct OracleElement {
-  Shape index;         ///< in the whole tensor
-  int device = -1;     ///< one that holds it; -1: a part of it is on several
-  double sharded = 0;  ///< of a partial value, all parts together
-  double one_device = 0;
-  double allowed = 0;  ///< how far apart rounding can take the two
-};
-
-/// A value that differs between a program on its mesh and the same program on one device.
-struct OracleDifference {
-  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, layout
-  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
-  Source source{};    ///< the line that made it
-  std::int64_t count = 0, elements = 0;  ///< that differ, of all
-  OracleElement first, largest;
-
-  /// What is known of it, in a few lines.
-  std::string text() const;
-};
-
-struct Leaf;
-namespace runtime {
-class Executable;
-}
-
-namespace detail {
-
-/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
-struct OracleSink {
-  /// Runs a program and compares. It is known where oracle mode is asked for, so that no other unit has its code.
-  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
-
-  bool throws = true;
-  std::vector<OracleDifference> differences{};
-  std::int64_t compared = 0;
-  Run run = nullptr;
-
-  static OracleSink*& innermost() {
-    static thread_local OracleSink* sink = nullptr;
-    return sink;
-  }
-  /// What compares programs of threads without a sink; null: nothing.
-  static std::atomic<Run>& everywhere() {
-    static std::atomic<Run> run{nullptr};
-    return run;
-  }
-  static Run running() {
-    const OracleSink* const sink = innermost();
-    return sink != nullptr ? sink->run : everywhere().load(std::memory_order_acquire);
-  }
-};
-
-inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
-
-/// Takes what a comparison found. Errors: `oracle`.
-inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
-  OracleSink* const sink = OracleSink::innermost();
-  if (sink != nullptr) sink->compared += compared;
-  if (found.empty()) return;
-  if (sink == nullptr || sink->throws) fail(errc::oracle, "[oracle] ", found[0].text());
-  for (OracleDifference& one : found) sink->differences.push_back(std::move(one));
-}
-
-}  // namespace detail
-
-inline std::string OracleDifference::text() const {
-  char numbers[128];
-  const auto element = [&](const OracleElement& e) {
-    std::string at = "[";
-    for (std::size_t d = 0; d < e.index.size(); ++d) at += concat_text(d == 0 ? "" : ",", e.index[d]);
-    at += e.device < 0 ? std::string("], all parts: ") : concat_text("] on device ", e.device, ": ");
-    std::snprintf(numbers, sizeof numbers, "%.9g, on one device %.9g (rounding allows %.2g)", e.sharded, e.one_device,
-                  e.allowed);
-    return at + numbers;
-  };
-  const std::string line = source.text();
-  return concat_text("values differ: ", what, line.empty() ? "" : " at ", line, after.empty() ? "" : ", after ", after,
-                     ": ", count, " of ", elements, " elements\n  first   ", element(first), "\n  largest ",
-                     element(largest));
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -30450,6 +30453,103 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
 
 #endif
 
+// ---- tessera/runtime/step_code.hpp
+
+#ifndef TESSERA_RUNTIME_STEP_CODE_HPP
+#define TESSERA_RUNTIME_STEP_CODE_HPP
+
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
+namespace tessera::runtime {
+
+/// What steps are compiled for: the kinds of unit that a program has, and the element types that each kind meets.
+struct StepNeeds {
+  std::uint32_t kinds = 0;  ///< a bit for each UnitKind
+  DTypeSet products = 0, attentions = 0, scans = 0, folds = 0, sorted = 0, moved = 0;
+  DTypeSet sums = 0, extremes = 0;  ///< of partial values
+
+  constexpr void add(UnitKind kind) { kinds |= 1u << static_cast<unsigned>(kind); }
+  constexpr bool has(UnitKind kind) const { return (kinds >> static_cast<unsigned>(kind) & 1u) != 0; }
+  static constexpr StepNeeds everything() {
+    return {.kinds = (1u << unit_kinds) - 1,
+            .products = number_dtypes,
+            .attentions = floating_dtypes,
+            .scans = number_dtypes,
+            .folds = number_dtypes,
+            .sorted = all_dtypes,
+            .moved = all_dtypes,
+            .sums = all_dtypes,
+            .extremes = all_dtypes};
+  }
+};
+
+/// Steps as code: how to make the step of each UnitKind, and the reduction of partial values.
+struct StepCode {
+  std::array<StepFactory, unit_kinds> factories{};
+  kernels::ReduceFunction reduce = nullptr;
+};
+
+#if TESSERA_HAS_DEFINITIONS
+namespace detail {
+
+using Graphs = std::vector<std::unique_ptr<PreparedGraph>>;
+
+template <class Step> std::unique_ptr<PreparedStep> make_step(const StepContext& context, const Graphs&) {
+  return std::make_unique<Step>(context);
+}
+inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
+  return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
+}
+
+template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
+  if constexpr (!Needs.has(Kind) || Kind == UnitKind::fused)
+    return nullptr;
+  else if constexpr (Kind == UnitKind::contraction)
+    return &make_step<ContractionStep<Needs.products>>;
+  else if constexpr (Kind == UnitKind::indexed)
+    return &make_step<IndexedStep>;
+  else if constexpr (Kind == UnitKind::random)
+    return &make_step<RandomStep>;
+  else if constexpr (Kind == UnitKind::repeat)
+    return &make_repeat;
+  else if constexpr (Kind == UnitKind::scan)
+    return &make_step<ScanStep<Needs.scans>>;
+  else if constexpr (Kind == UnitKind::fold)
+    return &make_step<FoldStep<Needs.folds>>;
+  else if constexpr (Kind == UnitKind::sort)
+    return &make_step<SortStep<Needs.sorted, Needs.moved>>;
+  else if constexpr (Kind == UnitKind::attention)
+    return &make_step<AttentionStep<Needs.attentions>>;
+  else
+    return &make_step<LayoutStep>;
+}
+
+template <StepNeeds Needs>
+inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K...>) {
+  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...},
+                  &kernels::strided_reduce_as<Needs.sums, Needs.extremes>};
+}(std::make_index_sequence<unit_kinds>{});
+
+}  // namespace detail
+#endif
+
+#ifdef TESSERA_SEPARATE
+/// Compiled once for all programs, whatever they need.
+const StepCode& every_step_code();
+template <StepNeeds> const StepCode& step_code() { return every_step_code(); }
+#if TESSERA_HAS_DEFINITIONS
+const StepCode& every_step_code() { return detail::code_for<StepNeeds::everything()>; }
+#endif
+#else
+/// What a program does not need, no code is generated for.
+template <StepNeeds Needs> const StepCode& step_code() { return detail::code_for<Needs>; }
+#endif
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/tensor/program.hpp
 
 #ifndef TESSERA_TENSOR_PROGRAM_HPP
@@ -30470,97 +30570,36 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::size;
   using TracedUnits<Traced>::views;
 
-  // What the program computes with: code for anything else would only cost compile time.
-  static constexpr bool has(UnitKind kind) {
+  static constexpr runtime::StepNeeds needs = [] {
+    runtime::StepNeeds own;
     for (const UnitsView& view : views)
-      for (int u = 0; u < view.count; ++u)
-        if (view[u].kind == kind) return true;
-    return false;
-  }
-  template <class Counts> static constexpr DTypeSet types_where(Counts counts) {
-    DTypeSet set = 0;
+      for (int u = 0; u < view.count; ++u) own.add(view[u].kind);
     for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (counts(graph, id)) set = static_cast<DTypeSet>(set | set_of(graph[id].dtype));
-    return set;
-  }
-  static constexpr DTypeSet products = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (graph[id].op == Op::einsum) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
+      for (int id = 0; id < graph.size; ++id) {
+        const Op op = graph[id].op;
+        const DTypeSet type = set_of(graph[id].dtype);
+        const auto operand = [&] { return set_of(graph.operand_node(id, 0).dtype); };
+        const auto add = [](DTypeSet& set, DTypeSet more) { set = static_cast<DTypeSet>(set | more); };
+        if (op == Op::einsum) add(own.products, operand());
+        if (row_of(op).kind == OpKind::attention) add(own.attentions, operand());
+        if (op == Op::cumsum) add(own.scans, type);
+        if (op == Op::fold) add(own.folds, type);
+        if (op == Op::argsort) add(own.sorted, operand());
+        if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
+        if (op == Op::einsum || op == Op::sum || op == Op::gather || op == Op::scatter || rows::takes_row(graph, id))
+          add(own.sums, type);
+        if (op == Op::max || op == Op::min) add(own.extremes, type);
+      }
+    return own;
   }();
-  static constexpr DTypeSet attentions = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (row_of(graph[id].op).kind == OpKind::attention)
-          set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
-  }();
-  static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
-    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter ||
-           rows::takes_row(g, id);
-  });
-  static constexpr DTypeSet extremes =
-      types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
-
-  static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
-  static constexpr DTypeSet folds = types_where([](const GraphView& g, int id) { return g[id].op == Op::fold; });
-  static constexpr DTypeSet sorted = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (graph[id].op == Op::argsort) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
-  }();
-  static constexpr DTypeSet moved =
-      types_where([](const GraphView& g, int id) { return g[id].op == Op::take_along || g[id].op == Op::put_along; });
-
-  using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
-  template <class Step>
-  static std::unique_ptr<runtime::PreparedStep> make(const runtime::StepContext& context, const Graphs&) {
-    return std::make_unique<Step>(context);
-  }
-  static std::unique_ptr<runtime::PreparedStep> make_repeat(const runtime::StepContext& context, const Graphs& graphs) {
-    return std::make_unique<runtime::RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
-  }
-  template <UnitKind Kind> static constexpr runtime::StepFactory factory() {
-    if constexpr (!has(Kind) || Kind == UnitKind::fused)
-      return nullptr;
-    else if constexpr (Kind == UnitKind::contraction)
-      return &make<runtime::ContractionStep<products>>;
-    else if constexpr (Kind == UnitKind::indexed)
-      return &make<runtime::IndexedStep>;
-    else if constexpr (Kind == UnitKind::random)
-      return &make<runtime::RandomStep>;
-    else if constexpr (Kind == UnitKind::repeat)
-      return &make_repeat;
-    else if constexpr (Kind == UnitKind::scan)
-      return &make<runtime::ScanStep<scans>>;
-    else if constexpr (Kind == UnitKind::fold)
-      return &make<runtime::FoldStep<folds>>;
-    else if constexpr (Kind == UnitKind::sort)
-      return &make<runtime::SortStep<sorted, moved>>;
-    else if constexpr (Kind == UnitKind::attention)
-      return &make<runtime::AttentionStep<attentions>>;
-    else
-      return &make<runtime::LayoutStep>;
-  }
-  static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
-      factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
-      factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
-      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>(),
-      factory<UnitKind::sort>(),    factory<UnitKind::fold>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
       return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
     }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
-    return {Traced::program(), views.data(), kernels.data(),
-            code.data(),       steps.data(), &tessera::kernels::strided_reduce_as<sums, extremes>};
+    const runtime::StepCode& steps = runtime::step_code<needs>();
+    return {Traced::program(), views.data(), kernels.data(), code.data(), steps.factories.data(), steps.reduce};
   }
 };
 

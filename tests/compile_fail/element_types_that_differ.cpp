@@ -1,14 +1,14 @@
-// expect: the two operands have different element types; convert one of them with ts::cast<T>
+// expect: the operands of matmul have one element type
 // lines: 25
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;
 
-auto total(const Matrix& x, const ts::ShardedTensor<int, 2>& count) {
+auto product(const Matrix& x, const ts::ShardedTensor<int, 2>& count) {
 #ifdef TESSERA_TWIN
-  return x + ts::cast<float>(count);
+  return ts::matmul(x, ts::cast<float>(count)) + count;
 #else
-  return x + count;
+  return ts::matmul(x, count);
 #endif
 }

@@ -113,7 +113,7 @@ class Interpreter {
       if (node.op == Op::repeat) {
         values[at(id)] = repeat(node, x);
       } else if (node.op == Op::project) {
-        values[at(id)] = {values[at(graph.operand(id, 0))].at(at(tessera::dim_of(node)))};
+        values[at(id)] = {values[at(graph.operand(id, 0))].at(at(tessera::output_of(node)))};
       } else if (node.op == Op::argument) {
         values[at(id)] = {arguments.at(at(node.index()))};
       } else {
@@ -149,8 +149,8 @@ class Interpreter {
   std::vector<Array> repeat(const Node& node, const std::vector<const Array*>& x) {
     const tessera::Repeat r = tessera::Repeat::of(node);
     const int stacked_end = r.carried + r.stacked;
-    if (r.stacked == 0) throw std::logic_error("oracle: a repeat without stacked operands has no number of layers");
-    const std::int64_t layers = x[at(r.carried)]->shape[0];
+    if (r.stacked == 0 && !r.counted) throw std::logic_error("oracle: a repeat without a number of layers");
+    const std::int64_t layers = r.counted ? static_cast<std::int64_t>(x.back()->data[0]) : x[at(r.carried)]->shape[0];
     std::vector<Array> inner(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) inner[i] = *x[i];
     std::vector<std::vector<Array>> results(at(static_cast<int>(layers)));
@@ -162,7 +162,7 @@ class Interpreter {
       results[at(static_cast<int>(layer))] = std::move(made);
     }
     std::vector<Array> outputs(inner.begin(), inner.begin() + r.carried);
-    for (std::size_t k = r.carried; layers > 0 && k < results[0].size(); ++k) {
+    for (std::size_t k = at(r.carried); layers > 0 && k < results[0].size(); ++k) {
       Shape shape = results[0][k].shape;
       shape.insert(0, layers);
       Array all;

@@ -13,6 +13,7 @@ namespace tessera {
 /// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
 /// has no arithmetic.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
+inline constexpr int dtype_count = 10;
 
 /// Size of one element in bytes.
 constexpr std::size_t size_of(DType type) {
@@ -70,6 +71,42 @@ concept Element = requires { detail::DTypeOf<T>::value; };
 
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
+namespace detail {
+template <DType> struct ElementOf {
+  using type = void;
+};
+template <> struct ElementOf<DType::f32> {
+  using type = float;
+};
+template <> struct ElementOf<DType::f64> {
+  using type = double;
+};
+template <> struct ElementOf<DType::bf16> {
+  using type = bf16;
+};
+template <> struct ElementOf<DType::i8> {
+  using type = std::int8_t;
+};
+template <> struct ElementOf<DType::i16> {
+  using type = std::int16_t;
+};
+template <> struct ElementOf<DType::i32> {
+  using type = std::int32_t;
+};
+template <> struct ElementOf<DType::i64> {
+  using type = std::int64_t;
+};
+template <> struct ElementOf<DType::u8> {
+  using type = std::uint8_t;
+};
+template <> struct ElementOf<DType::bool_> {
+  using type = bool;
+};
+}  // namespace detail
+
+/// The C++ type of one element in memory; void for f16.
+template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
+
 /// float, double or bf16.
 template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
 
@@ -77,6 +114,9 @@ template <class T> inline constexpr bool is_floating_v = std::is_floating_point_
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
+inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::bool_));
+inline constexpr DTypeSet floating_dtypes =
+    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
 
 /// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
 /// f16 among them, `otherwise()` is called.

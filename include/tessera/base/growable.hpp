@@ -32,20 +32,35 @@ template <class T> class Growable {
 
   constexpr Growable() = default;
   /// n values, all T{}.
-  constexpr explicit Growable(std::size_t n) { resize(n); }
-  constexpr Growable(std::size_t n, const T& value) { resize(n, value); }
-  constexpr Growable(std::initializer_list<T> list) {
+  // Once there is an empty array, its destructor frees what a later step throws over.
+  constexpr explicit Growable(std::size_t n) : Growable() { resize(n); }
+  constexpr Growable(std::size_t n, const T& value) : Growable() { resize(n, value); }
+  constexpr Growable(std::initializer_list<T> list) : Growable() {
     reserve(list.size());
     for (const T& value : list) data_[size_++] = value;
   }
-  constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
-    if (size_ > 0) data_ = copy_of(static_cast<const T*>(other.data_), size_, size_);
+  constexpr Growable(const Growable& other) : Growable() {
+    if (other.size_ == 0) return;
+    if constexpr (plain) {
+      data_ = copy_of(other.data_, other.size_, other.size_);
+    } else {
+      data_ = new T[other.size_]{};
+      for (std::size_t i = 0; i < other.size_; ++i) data_[i] = other.data_[i];
+    }
+    size_ = capacity_ = other.size_;
   }
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
-  constexpr Growable& operator=(Growable other) noexcept {
-    swap(other);
+  // Not one that takes its operand by value: it would say that copying does not throw.
+  constexpr Growable& operator=(const Growable& other) {
+    Growable copy(other);
+    swap(copy);
+    return *this;
+  }
+  constexpr Growable& operator=(Growable&& other) noexcept {
+    Growable taken(std::move(other));
+    swap(taken);
     return *this;
   }
   constexpr ~Growable() { free(); }
@@ -117,23 +132,14 @@ template <class T> class Growable {
  private:
   static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
 
-  /// The first `used` items of `items` in memory for n.
-  static constexpr T* copy_of(const T* items, std::size_t used, std::size_t n) {
+  /// The first `used` items in memory for n: moved there, where they are not plain.
+  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
     if constexpr (plain)
       if (!std::is_constant_evaluated())
         return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
     T* const made = new T[n]{};
-    for (std::size_t i = 0; i < used; ++i) made[i] = items[i];
+    for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
     return made;
-  }
-  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
-    if constexpr (plain) {
-      return copy_of(static_cast<const T*>(items), used, n);
-    } else {
-      T* const made = new T[n]{};
-      for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
-      return made;
-    }
   }
   [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
     T* const grown = copy_of(data_, size_, n);

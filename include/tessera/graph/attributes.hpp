@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/promotion.hpp>
 #include <tessera/graph/node.hpp>
 
 namespace tessera {
@@ -79,6 +80,18 @@ constexpr Labels pack_dim(int dim) {
   return labels;
 }
 
+/// What a number has to be that a cast is given when a program is planned or run.
+enum class NumberRule : std::int8_t {
+  any,
+  of_its_type,  ///< a value of the integer type that it is cast to
+  probability,
+};
+constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr bool keeps(NumberRule rule, DType type, double number) {
+  return rule == NumberRule::of_its_type ? holds(type, number)
+                                         : rule != NumberRule::probability || (number >= 0 && number <= 1);
+}
+
 /// How a cumsum goes along its dim.
 struct Scan {
   bool reverse = false;    ///< from the last element to the first
@@ -118,20 +131,28 @@ constexpr Name axis_of(const Node& node) {
 /// A repeat's operands are `carried` values, then `stacked` ones (a leading dim of one slice a layer), then invariants.
 /// Its outputs are the carried values after the last layer, then stacked results. node.value is the body's graph.
 struct Repeat {
-  std::uint8_t carried = 0, stacked = 0;
+  std::int32_t carried = 0, stacked = 0;
   bool reverse = false;  ///< layers from the last to the first
+  bool counted = false;  ///< no operand is stacked: the last one is a number, how many layers there are
 
   static constexpr Repeat of(const Node& node) {
-    return {static_cast<std::uint8_t>(node.labels[0]), static_cast<std::uint8_t>(node.labels[1]), node.labels[2] != 0};
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0};
   }
   constexpr Labels pack() const {
-    Labels labels{};
-    labels[0] = static_cast<std::int8_t>(carried);
-    labels[1] = static_cast<std::int8_t>(stacked);
-    labels[2] = reverse ? 1 : 0;
-    return labels;
+    return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
   }
+  constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
+
+ private:
+  struct Packed {
+    std::int32_t carried, stacked;
+    std::int8_t reverse, counted, rest[14];
+  };
 };
+
+/// The output of a repeat that a projection is of.
+constexpr int output_of(const Node& project) { return project.index(); }
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
 constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }

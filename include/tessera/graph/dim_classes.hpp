@@ -55,7 +55,7 @@ class DimClasses {
     if (node.arity == 0) return;
     if (node.op == Op::project) {
       const Node& repeat = graph_.operand_node(id, 0);
-      const int source = graph_.operand(id, 0), output = dim_of(node);
+      const int source = graph_.operand(id, 0), output = output_of(node);
       const Repeat shape = Repeat::of(repeat);
       if (output < shape.carried) {
         for (int d = 0; d < node.rank; ++d) unify(slot(id, d), slot(graph_.operand(source, output), d));

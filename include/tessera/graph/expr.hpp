@@ -132,6 +132,35 @@ template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>>
   static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
 };
 
+/// Operands of these ranks, of which some hold a value for each layer of a Stack: one dim more than their type says.
+template <std::size_t N> constexpr void check_layers(const Value (&operands)[N], const int (&ranks)[N]) {
+  int rank = -1;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (operands[i].rank() == 0) continue;
+    if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
+      fail(errc::structure,
+           "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
+           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+    rank = ranks[i];
+  }
+}
+
+/// How an operation becomes a node: its operands are brought to the element types that it takes, where its tag says how
+/// (`convert`), and then it is emitted.
+template <class E> struct Emission;
+template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> {
+  template <class... Values> static constexpr void convert(Values&... values) {
+    if constexpr (requires { Tag::template convert<typed_of<Operands>...>(values...); })
+      Tag::template convert<typed_of<Operands>...>(values...);
+  }
+  template <class... Values> static constexpr Value emit(Value context, Values... values) {
+    if constexpr (sizeof...(values) > 0)
+      if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
+    convert(values...);
+    return Tag::emit(context, values...);
+  }
+};
+
 /// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
 template <class T, int Rank> struct Evaluate {
   template <class E> static ShardedTensor<T, Rank> run(const E& expression);
@@ -219,21 +248,23 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
            "makes it one");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
+    return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
   } else if constexpr (std::same_as<X, Scalar>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
+  } else if constexpr (std::is_integral_v<X>) {
+    return context.integer(static_cast<std::int64_t>(x), DType::f64);
   } else if constexpr (std::is_arithmetic_v<X>) {
     return context.number(static_cast<double>(x), DType::f64);
   } else {
-    return lower_call<typename X::tag>(context.at(x.source), x.operands);
+    return lower_call<X>(context.at(x.source), x.operands);
   }
 }
-template <class Tag, class... Ts, class... Done>
+template <class E, class... Ts, class... Done>
 constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
   if constexpr (sizeof...(Ts) == 0)
-    return Tag::emit(context, done...);
+    return detail::Emission<E>::emit(context, done...);
   else
-    return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
+    return lower_call<E>(context, pack.tail, done..., lower(context, pack.head));
 }
 
 namespace detail {
@@ -254,7 +285,8 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
     context.source = source;
-    return Sym<typename Result::type, Result::rank>(Tag::emit(context, lower(context, operands)...));
+    return Sym<typename Result::type, Result::rank>(
+        detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
     static_assert(detail::NodeCount<E>::value <= max_expression_nodes,

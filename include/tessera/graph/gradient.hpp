@@ -55,7 +55,7 @@ class Gradient {
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
       const Node& node = graph[p];
       const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && dim_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
         return build::broadcast(value(cotangent), value(p));
     }
     return {};
@@ -111,7 +111,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
     const OpRow& row = row_of(node.op);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);
-      if (operand >= 0 && (row.shape_only >> i & 1) == 0 && sweep.wanted[static_cast<std::size_t>(operand)])
+      if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])
         sweep.wanted[static_cast<std::size_t>(id)] = true;
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/narrow.hpp>
 #include <tessera/graph/node.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 
@@ -29,7 +30,7 @@ class Graph {
   }
 
   constexpr int add(Node node, const std::int32_t* begin, int arity) {
-    node.arity = static_cast<std::uint16_t>(arity);
+    node.arity = narrow<std::uint16_t>(arity, "[graph] operands of one operation");
     const Words words = std::bit_cast<Words>(node.labels);
     const auto value = std::bit_cast<std::uint64_t>(node.value);
     std::uint64_t h = static_cast<std::uint64_t>(node.op) << 24 | static_cast<std::uint64_t>(node.dtype) << 16 |

@@ -197,7 +197,7 @@ class UnitWriter {
       const int operand = graph_.operand(rule_node, i);
       if (!groups_.reads(rule_node, i) || (groups_.is_host(operand) && graph_[rule_node].op != Op::repeat)) continue;
       if (groups_.group_of(operand) == groups_.group_of(id)) continue;
-      add_operand({.node = operand, .operand = static_cast<std::int8_t>(i)});
+      add_operand({.node = operand, .operand = i});
     }
     if (unit.addend >= 0) add_operand({.node = unit.addend});
     unit.input_count = operand_count() - unit.first_input;
@@ -221,9 +221,8 @@ class UnitWriter {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
       if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
-      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k)
-        add_operand({.operand = static_cast<std::int8_t>(k)});
-      made_.operands.data()[first + dim_of(graph_[p])].node = p;
+      for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
+      made_.operands.data()[first + output_of(graph_[p])].node = p;
     }
   }
 };

@@ -27,6 +27,8 @@ namespace detail {
 class Grouper {
  public:
   static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
+  // What a kernel has room for (fused.hpp).
+  static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
 
   struct Group {
     Space space;
@@ -34,13 +36,17 @@ class Grouper {
     bool has_reduced = false;     ///< some member is in the form that only the finished group has
     bool has_dependents = false;  ///< some group depends on it
     bool alone = false;           ///< takes no other group in
+    bool all_elements = true;     ///< no member is in any other form
+    // No fewer than there are: counted anew only where that could matter.
+    std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
     std::int32_t row_reductions = 0;
     std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
 
   constexpr explicit Grouper(const GraphView& graph)
-      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)), words_(count(graph.size) / 64 + 1),
-        reach_(words_ * count(graph.size)), alive_(words_), scratch_(count(graph.size)) {
+      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)),
+        words_((count(graph.size) / 64 / chunk + 1) * chunk), reach_(words_ * count(graph.size)), alive_(words_),
+        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()), bits_(reach_.data()) {
     describe_nodes();
     list_reads();
     find_additions();
@@ -53,22 +59,26 @@ class Grouper {
 
   /// The groups in an order in which they can run.
   constexpr const Growable<std::int32_t>& order() const { return order_; }
-  constexpr const Group& group(int g) const { return groups_.data()[g]; }
-  constexpr int next_member(int id) const { return at(id).next; }
+  constexpr const Group& group(int g) const { return group_[g]; }
+  constexpr int next_member(int id) const { return place_[id].next; }
 
-  constexpr int group_of(int id) const { return at(id).group; }
-  constexpr bool is_host(int id) const { return at(id).host; }
-  constexpr SpaceForm form_of(int id) const { return at(id).form; }
-  constexpr OpKind kind(int id) const { return at(id).kind; }
-  constexpr const Space& space_of(int id) const { return at(id).space; }
+  constexpr int group_of(int id) const { return place_[id].group; }
+  constexpr bool is_host(int id) const { return place_[id].host; }
+  constexpr SpaceForm form_of(int id) const { return place_[id].form; }
+  constexpr OpKind kind(int id) const { return place_[id].kind; }
+  constexpr const Space& space_of(int id) const { return place_[id].space; }
   /// Of an add: the einsum that it absorbs, or -1.
-  constexpr int addition(int id) const { return at(id).addition; }
+  constexpr int addition(int id) const { return place_[id].addition; }
   /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0; }
+  constexpr bool reads(int id, int i) const {
+    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(place_[id].shape_only, i);
+  }
   constexpr bool leaves_group(int id) const {
-    if (at(id).is_output) return true;
-    for (std::int32_t r = at(id).first_reader; r < at(id).last_reader; ++r)
-      if (at(readers_.data()[r]).group != at(id).group) return true;
+    const Place& own = place_[id];
+    if (own.is_output) return true;
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
+      if (place_[readers[r]].group != own.group) return true;
     return false;
   }
 
@@ -93,19 +103,26 @@ class Grouper {
   Growable<Place> places_;
   Growable<Group> groups_;
   int group_count_ = 0;
-  std::size_t words_;              // of a set of groups
-  Growable<std::uint64_t> reach_;  // groups that a group depends on, one bit each
+  static constexpr std::size_t chunk = 8;  // words of a set that one expression deals with
+  std::size_t words_;                      // of a set of groups
+  Growable<std::uint64_t> reach_;          // groups that a group depends on, one bit each
   Growable<std::uint64_t> alive_;
   Growable<std::int32_t> reads_, readers_, order_;
-  Growable<std::int32_t> scratch_;
+  Growable<std::int32_t> scratch_;  // of two numbers a node; 0 outside of a function
+  // The same as places_, groups_ and reach_, without a call.
+  Place* place_;
+  Group* group_;
+  std::uint64_t* bits_;
+  std::int32_t merges_ = 0;
+  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that did not merge, and merges_ then
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
-  constexpr Place& at(int id) { return places_.data()[id]; }
-  constexpr const Place& at(int id) const { return places_.data()[id]; }
-  constexpr std::uint64_t* reach(int g) { return reach_.data() + words_ * static_cast<std::size_t>(g); }
-  constexpr const std::uint64_t* reach(int g) const { return reach_.data() + words_ * static_cast<std::size_t>(g); }
-  /// How many words of a set are in use.
-  constexpr int used_words() const { return group_count_ / 64 + 1; }
+  constexpr Place& at(int id) { return place_[id]; }
+  constexpr const Place& at(int id) const { return place_[id]; }
+  constexpr std::uint64_t* reach(int g) { return bits_ + words_ * static_cast<std::size_t>(g); }
+  constexpr const std::uint64_t* reach(int g) const { return bits_ + words_ * static_cast<std::size_t>(g); }
+  /// How many words of a set are in use, in whole chunks.
+  constexpr std::size_t used_words() const { return (count(group_count_) / 64 / chunk + 1) * chunk; }
 
   constexpr void describe_nodes() {
     const DimClasses classes(graph_);
@@ -143,7 +160,7 @@ class Grouper {
       const std::int32_t* const operands = graph_.operands + node.first;
       place.first_read = static_cast<std::int32_t>(reads_.size());
       for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && (place.shape_only >> i & 1) == 0 && !places[operands[i]].host) {
+        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host) {
           ++places[operands[i]].last_reader;
           reads_.push_back(operands[i]);
         }
@@ -207,7 +224,7 @@ class Grouper {
     if (own.kind == OpKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = group_count_++;
-    Group& made = groups_.data()[g];
+    Group& made = group_[g];
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&
@@ -223,19 +240,23 @@ class Grouper {
       made.row_reductions = row_only ? 1 : 0;
     }
     own.group = g;
-    add_dependencies(g, id);
+    add_dependencies(g, own);
     if (own.addition >= 0) {
       at(own.addition).group = g;
-      add_dependencies(g, own.addition);
+      add_dependencies(g, at(own.addition));
     }
     if (!made.fused) return;
+    made.all_elements = own.form == SpaceForm::element;
+    made.inputs = made.loads = own.last_read - own.first_read;
+    made.uniforms = node.arity - made.inputs;
+    const std::int32_t* const reads = reads_.data();
     for (std::int32_t r = own.first_read; r < own.last_read; ++r) {
-      const Place& operand = at(reads_.data()[r]);
-      if (operand.group >= 0 && operand.group != own.group && groups_.data()[operand.group].fused &&
+      const Place& operand = place_[reads[r]];
+      if (operand.group >= 0 && operand.group != own.group && group_[operand.group].fused &&
           operand.form != SpaceForm::reduced)
         merge(own.group, operand.group);
     }
-    groups_.data()[own.group].alone = rounds_product(id);
+    group_[own.group].alone = rounds_product(id);
   }
 
   /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
@@ -261,65 +282,77 @@ class Grouper {
     return -1;
   }
   constexpr void join(int g, int id) {
-    Group& group = groups_.data()[g];
+    Group& group = group_[g];
     at(id).group = g;
     at(group.last).next = id;
     group.last = id;
     ++group.count;
-    add_dependencies(g, id);
+    add_dependencies(g, at(id));
   }
 
-  constexpr void add_dependencies(int g, int id) {
-    for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-      if (const int other = at(reads_.data()[r]).group; other >= 0 && other != g) depend(g, other);
+  constexpr void add_dependencies(int g, const Place& own) {
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t r = own.first_read; r < own.last_read; ++r)
+      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !reaches(g, other)) depend(g, other);
   }
   constexpr bool reaches(int from, int to) const { return (reach(from)[to / 64] >> (to % 64) & 1) != 0; }
   constexpr void absorb_reach(int from, int to) {
-    std::uint64_t* const bits = reach(from);
-    const std::uint64_t* const more = reach(to);
-    for (int w = used_words() - 1; w >= 0; --w) bits[w] |= more[w];
+    std::uint64_t* const b = reach(from);
+    const std::uint64_t* const m = reach(to);
+    const std::size_t words = used_words();
+    for (std::size_t w = 0; w < words; w += chunk)
+      b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
+          b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
   }
   /// Whether `from` depends on all that `to` depends on, the two aside.
   constexpr bool covers(int from, int to) const {
-    const std::uint64_t *const own = reach(from), *const bits = reach(to);
-    for (int w = used_words() - 1; w >= 0; --w)
-      if ((bits[w] & ~own[w] & ~(from / 64 == w ? std::uint64_t{1} << (from % 64) : 0)) != 0) return false;
+    const std::uint64_t *const o = reach(from), *const b = reach(to);
+    const std::size_t words = used_words();
+    const std::size_t own_word = count(from) / 64;
+    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
+           (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
+        for (std::size_t v = w; v < w + chunk; ++v)
+          if ((b[v] & ~o[v] & ~(v == own_word ? own_bit : 0)) != 0) return false;
     return true;
   }
   constexpr void depend(int g, int other) {
-    groups_.data()[other].has_dependents = true;
+    group_[other].has_dependents = true;
     reach(g)[other / 64] |= std::uint64_t{1} << (other % 64);
     absorb_reach(g, other);
   }
 
-  // Whether a path leads from group a to group b through some third group.
+  /// Whether a path leads from group a to group b through some third group: through one that a reads, and one that
+  /// reads b. The smaller of the two knows its neighbours sooner.
   constexpr bool path_between(int a, int b) const {
-    const std::uint64_t* const bits = reach(a);
-    if ((bits[b / 64] >> (b % 64) & 1) == 0) return false;
-    const std::uint64_t* const to_b = reach_.data() + b / 64;
-    for (int w = used_words() - 1; w >= 0; --w)
-      for (std::uint64_t left = bits[w] & alive_.data()[w] & ~(a / 64 == w ? std::uint64_t{1} << (a % 64) : 0) &
-                                ~(b / 64 == w ? std::uint64_t{1} << (b % 64) : 0);
-           left != 0; left &= left - 1)
-        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >>
-                 (b % 64) &
-             1) != 0)
+    if (!reaches(a, b)) return false;
+    const std::size_t word = count(b) / 64;
+    if (group_[a].count <= group_[b].count) {
+      const std::int32_t* const reads = reads_.data();
+      for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
+        for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
+          if (const int t = place_[reads[r]].group;
+              t >= 0 && t != a && t != b && (bits_[words_ * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
+            return true;
+      return false;
+    }
+    const std::uint64_t* const from_a = reach(a);
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t id = group_[b].first; id >= 0; id = place_[id].next)
+      for (std::int32_t r = place_[id].first_reader; r < place_[id].last_reader; ++r)
+        if (const int t = place_[readers[r]].group; t >= 0 && t != a && t != b && (from_a[t / 64] >> (t % 64) & 1) != 0)
           return true;
     return false;
   }
   /// Some member of b is read by a in the form that only the finished group has.
   constexpr bool reads_reduced(int a, int b) const {
-    if (!groups_.data()[b].has_reduced) return false;
-    for (std::int32_t id = groups_.data()[a].first; id >= 0; id = at(id).next)
-      for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced)
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
+      for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
+        if (const Place& operand = place_[reads[r]]; operand.group == b && operand.form == SpaceForm::reduced)
           return true;
     return false;
-  }
-  constexpr bool all_elements(const Group& group) const {
-    for (std::int32_t id = group.first; id >= 0; id = at(id).next)
-      if (at(id).form != SpaceForm::element) return false;
-    return true;
   }
   static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
     return outer.space.has_row(inner.space)            ? SpaceForm::row
@@ -331,12 +364,12 @@ class Grouper {
     a_form = b_form = SpaceForm::element;
     if (a.space == b.space) return a.space;
     const SpaceForm b_in_a = form_within(a, b);
-    if (b_in_a != SpaceForm::element && all_elements(b)) {
+    if (b_in_a != SpaceForm::element && b.all_elements) {
       b_form = b_in_a;
       return a.space;
     }
     const SpaceForm a_in_b = form_within(b, a);
-    if (a_in_b != SpaceForm::element && all_elements(a)) {
+    if (a_in_b != SpaceForm::element && a.all_elements) {
       a_form = a_in_b;
       return b.space;
     }
@@ -344,41 +377,75 @@ class Grouper {
   }
 
   constexpr void merge(int own, int other) {
-    const Group &a = groups_.data()[own], &b = groups_.data()[other];
+    if (merges_ == refused_[2] && own == refused_[0] && other == refused_[1]) return;
+    if (!merged(own, other)) {
+      refused_[0] = own;
+      refused_[1] = other;
+      refused_[2] = merges_;
+    }
+  }
+  constexpr bool merged(int own, int other) {
+    const Group &a = group_[own], &b = group_[other];
     const int members = a.count + b.count;
-    if (members > max_members || a.alone || b.alone) return;
+    if (members > max_members || a.alone || b.alone) return false;
     SpaceForm a_form, b_form;
     const Space space = joint_space(a, b, a_form, b_form);
-    if (space.rank < 0 || path_between(own, other) || path_between(other, own) || reads_reduced(own, other) ||
-        reads_reduced(other, own))
-      return;
+    if (space.rank < 0 || path_between(own, other) || path_between(other, own) ||
+        (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
+      return false;
+    Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
     // Few members can't have many inputs, or results.
-    if (members > max_group_inputs / 2 && external_inputs(own, other) > max_group_inputs) return;
-    if (members > max_group_outputs && read_outside(own, other) > max_group_outputs) return;
-    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return;
+    if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
+      needs = count_needs(own, other, space.rank, a_form, b_form);
+      if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members))
+        return false;
+    }
+    int outputs = a.outputs + b.outputs;
+    if (members > max_group_outputs && outputs > max_group_outputs) {
+      outputs = read_outside(own, other);
+      if (outputs > max_group_outputs) return false;
+    }
+    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return false;
     if (a_form != SpaceForm::element)
-      for (std::int32_t id = a.first; id >= 0; id = at(id).next) at(id).form = a_form;
+      for (std::int32_t id = a.first; id >= 0; id = place_[id].next) place_[id].form = a_form;
     if (b_form != SpaceForm::element)
-      for (std::int32_t id = b.first; id >= 0; id = at(id).next) at(id).form = b_form;
+      for (std::int32_t id = b.first; id >= 0; id = place_[id].next) place_[id].form = b_form;
     // The older group goes on, so that groups keep their order of creation.
     const int kept = own < other ? own : other, gone = own < other ? other : own;
-    Group &to = groups_.data()[kept], &from = groups_.data()[gone];
-    for (std::int32_t id = from.first; id >= 0; id = at(id).next) at(id).group = kept;
+    Group &to = group_[kept], &from = group_[gone];
+    for (std::int32_t id = from.first; id >= 0; id = place_[id].next) place_[id].group = kept;
     to.space = space;
     to.has_reduced = to.has_reduced || from.has_reduced;
+    to.all_elements =
+        to.all_elements && from.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
     to.row_reductions += from.row_reductions;
+    to.inputs = needs.inputs;
+    to.loads = needs.loads;
+    to.uniforms = needs.uniforms;
+    to.outputs = outputs;
     chain_members(to, from);
     from.alive = false;
     alive_.data()[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
     // Whoever depends on one of the two now depends on both, and on all that they depend on.
     const bool grows = from.has_dependents || (to.has_dependents && (!covers(kept, gone) || !covers(gone, kept)));
     absorb_reach(kept, gone);
-    if (grows)
-      for (int k = 0; k < group_count_; ++k)
-        if (k != kept && groups_.data()[k].alive && (reaches(k, kept) || reaches(k, gone))) depend(k, kept);
+    if (grows) spread_reach(kept, gone);
     to.has_dependents = to.has_dependents || from.has_dependents;
     reach(kept)[kept / 64] &= ~(std::uint64_t{1} << (kept % 64));
     reach(kept)[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
+    ++merges_;
+    return true;
+  }
+  constexpr void spread_reach(int kept, int gone) {
+    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
+    const std::uint64_t *k = bits_ + kept / 64, *g = bits_ + gone / 64;
+    const std::uint64_t* const alive = alive_.data();
+    for (int first = 0; first < group_count_; first += 4, k += 4 * words_, g += 4 * words_)
+      if (first + 4 > group_count_ || (((k[0] | k[words_] | k[2 * words_] | k[3 * words_]) & kept_bit) |
+                                       ((g[0] | g[words_] | g[2 * words_] | g[3 * words_]) & gone_bit)) != 0)
+        for (int t = first; t < first + 4 && t < group_count_; ++t)
+          if (t != kept && (alive[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
+            depend(t, kept);
   }
   constexpr void chain_members(Group& to, const Group& from) {
     to.count += from.count;
@@ -399,48 +466,82 @@ class Grouper {
   }
   // Groups that read one value over one space read it once.
   constexpr void merge_readers() {
-    Growable<std::int32_t> first_reader(places_.size());  // 1 + its id
+    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // 1 + its id
+    Growable<std::int32_t> listed(count(graph_.size));
+    std::int32_t* const list = listed.data();
+    const std::int32_t* const reads = reads_.data();
     for (int g = 0; g < group_count_; ++g) {
-      if (!groups_.data()[g].alive || !groups_.data()[g].fused) continue;
+      if (!group_[g].alive || !group_[g].fused) continue;
       int members = 0;
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next) scratch_.data()[members++] = id;
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) list[members++] = id;
       for (int m = 0; m < members; ++m) {
-        const Place& place = at(scratch_.data()[m]);
+        const Place& place = place_[list[m]];
         for (std::int32_t r = place.first_read; r < place.last_read; ++r) {
-          const int operand = reads_.data()[r];
-          if (at(operand).group == place.group || !(at(operand).space == groups_.data()[place.group].space)) continue;
-          std::int32_t& first = first_reader.data()[operand];
-          if (first > 0 && at(first - 1).group != place.group &&
-              groups_.data()[at(first - 1).group].space == groups_.data()[place.group].space)
-            merge(place.group, at(first - 1).group);
-          if (first == 0) first = scratch_.data()[m] + 1;
+          const int operand = reads[r];
+          if (place_[operand].group == place.group || !(place_[operand].space == group_[place.group].space)) continue;
+          std::int32_t& first = first_reader[operand];
+          if (first > 0 && place_[first - 1].group != place.group &&
+              group_[place_[first - 1].group].space == group_[place.group].space)
+            merge(place.group, place_[first - 1].group);
+          if (first == 0) first = list[m] + 1;
         }
       }
     }
   }
-  constexpr int external_inputs(int own, int other) const {
-    Growable<std::int32_t> seen;
-    for (int g : {own, other})
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next)
-        for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r) {
-          const int operand = reads_.data()[r];
-          if (at(operand).group == own || at(operand).group == other) continue;
-          bool known = false;
-          for (std::int32_t s : seen) known = known || s == operand;
-          if (!known) seen.push_back(operand);
+  /// What the kernel of a group takes: values of others, how often they are loaded, and numbers.
+  struct Needs {
+    int inputs, loads, uniforms;
+    constexpr bool fit_kernel(int members) const {
+      return loads <= max_loads && uniforms <= max_uniforms && members + loads + uniforms <= max_instructions;
+    }
+  };
+  /// A value is loaded twice where members read it as rows in one place and whole in another.
+  constexpr Needs count_needs(int own, int other, int rank, SpaceForm a_form, SpaceForm b_form) {
+    Needs needs{0, 0, 0};
+    std::int32_t* const seen = scratch_.data();
+    const auto members = [&](bool count) {
+      for (int g : {own, other}) {
+        const SpaceForm joint = g == own ? a_form : b_form;
+        for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
+          const Place& place = place_[id];
+          const Node& node = graph_.nodes[id];
+          const std::int32_t* const operands = graph_.operands + node.first;
+          for (int i = node.arity - 1; i >= 0; --i) {
+            const int operand = operands[i];
+            if (operand < 0 || has_operand(place.shape_only, i)) continue;
+            const Place& from = place_[operand];
+            if (!from.host && (from.group == own || from.group == other)) continue;
+            if (!count) {
+              seen[operand] = 0;
+              continue;
+            }
+            const bool squeezed = place.kind == OpKind::reduction
+                                      ? graph_.nodes[operand].rank != rank
+                                      : (joint == SpaceForm::element ? place.form : joint) == SpaceForm::squeezed;
+            const int bit = squeezed ? 2 : 1;
+            if ((seen[operand] & bit) != 0) continue;
+            (from.host ? needs.uniforms : needs.loads) += from.host && seen[operand] != 0 ? 0 : 1;
+            needs.inputs += !from.host && seen[operand] == 0 ? 1 : 0;
+            seen[operand] |= bit;
+          }
         }
-    return static_cast<int>(seen.size());
+      }
+    };
+    members(true);
+    members(false);
+    return needs;
   }
 
   // Members of two groups that others read. Readers without a group yet count too: they may never join.
   constexpr int read_outside(int own, int other) const {
     int outside = 0;
+    const std::int32_t* const readers = readers_.data();
     for (int g : {own, other})
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next) {
-        const Place& place = at(id);
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
+        const Place& place = place_[id];
         bool read = place.is_output;
         for (std::int32_t r = place.first_reader; r < place.last_reader && !read; ++r) {
-          const int by = at(readers_.data()[r]).group;
+          const int by = place_[readers[r]].group;
           read = by != own && by != other;
         }
         outside += read ? 1 : 0;
@@ -449,38 +550,46 @@ class Grouper {
   }
 
   // Passes over a row that two groups take as one: each reduction along the row ends one.
-  constexpr int row_passes(int own, int other) const {
-    Growable<std::int32_t> passes(places_.size());
+  constexpr int row_passes(int own, int other) {
+    std::int32_t* const passes = scratch_.data();
     int most = 0;
-    for (std::int32_t a = groups_.data()[own].first, b = groups_.data()[other].first; a >= 0 || b >= 0;) {
+    for (std::int32_t a = group_[own].first, b = group_[other].first; a >= 0 || b >= 0;) {
       std::int32_t& source = b < 0 || (a >= 0 && a < b) ? a : b;
       const int id = source;
       source = at(id).next;
       int own_passes = 0;
       for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (passes.data()[reads_.data()[r]] > own_passes) own_passes = passes.data()[reads_.data()[r]];
+        if (passes[reads_.data()[r]] > own_passes) own_passes = passes[reads_.data()[r]];
       if (at(id).kind == OpKind::reduction) ++own_passes;
-      passes.data()[id] = own_passes;
+      passes[id] = own_passes;
       if (own_passes > most) most = own_passes;
     }
+    for (int g : {own, other})
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) passes[id] = 0;
     return most + 1;
   }
 
+  constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {
+    const std::uint64_t *const n = reach(g), *const l = waiting;
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((n[w] & l[w]) | (n[w + 1] & l[w + 1]) | (n[w + 2] & l[w + 2]) | (n[w + 3] & l[w + 3]) |
+           (n[w + 4] & l[w + 4]) | (n[w + 5] & l[w + 5]) | (n[w + 6] & l[w + 6]) | (n[w + 7] & l[w + 7])) != 0)
+        return true;
+    return false;
+  }
   // Runnable order: always the first group, by its first member, whose dependencies have run.
   constexpr void sort_groups() {
     Growable<std::uint64_t> left(alive_);
     std::uint64_t* const waiting = left.data();
-    const int words = used_words();
+    const std::size_t words = used_words();
+    order_.reserve(count(group_count_));
     for (bool some = true; some;) {
       const std::size_t before = order_.size();
       some = false;
-      for (int w = 0; w < words; ++w)
+      for (std::size_t w = 0; w < words; ++w)
         for (std::uint64_t groups = waiting[w]; groups != 0; groups &= groups - 1) {
-          const int g = w * 64 + std::countr_zero(groups);
-          const std::uint64_t* const needs = reach(g);
-          std::uint64_t missing = 0;
-          for (int v = 0; v < words; ++v) missing |= needs[v] & waiting[v];
-          if (missing != 0) {
+          const int g = static_cast<int>(w * 64) + std::countr_zero(groups);
+          if (waits(g, waiting, words)) {
             some = true;
             continue;
           }

@@ -2,7 +2,9 @@
 #define TESSERA_GRAPH_HOST_HPP
 
 #include <cstdint>
+#include <type_traits>
 
+#include <tessera/graph/host_number.hpp>
 #include <tessera/graph/value.hpp>
 
 namespace tessera {
@@ -17,6 +19,7 @@ class Dim {
 
   /// The number; 0 inside a trace, where it is not known.
   constexpr std::int64_t value() const { return value_; }
+  constexpr HostNumber number() const { return value_; }
   constexpr const Value& placeholder() const { return placeholder_; }
   constexpr bool traced() const { return placeholder_.module != nullptr; }
 
@@ -30,14 +33,20 @@ class Scalar {
  public:
   constexpr Scalar() = default;
   constexpr Scalar(double value) : value_(value) {}
+  /// Of an integer, which stays exact where integers are read: a key of random numbers.
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr Scalar(T value) : value_(value) {}
+  constexpr explicit Scalar(const HostNumber& value) : value_(value) {}
   constexpr explicit Scalar(Value placeholder) : placeholder_(placeholder) {}
 
-  constexpr double value() const { return value_; }
+  constexpr double value() const { return value_.real(); }
+  constexpr const HostNumber& number() const { return value_; }
   constexpr const Value& placeholder() const { return placeholder_; }
   constexpr bool traced() const { return placeholder_.module != nullptr; }
 
  private:
-  double value_ = 0;
+  HostNumber value_{};
   Value placeholder_{};
 };
 

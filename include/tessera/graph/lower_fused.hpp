@@ -121,7 +121,7 @@ class FusedWriter {
     }
     std::uint8_t operands[3]{};
     for (int i = 0, k = 0; i < node.arity; ++i) {
-      if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
+      if (has_operand(row_of(node.op).shape_only, i)) continue;
       const int at = operand_instr(id, graph_.operand(id, i));
       operands[k++] = static_cast<std::uint8_t>(at);
       if (fused_.instrs[at].phase > instr.phase) instr.phase = fused_.instrs[at].phase;

@@ -5,7 +5,7 @@
 #include <source_location>
 #include <type_traits>
 
-#include <tessera/base/dtype.hpp>
+#include <tessera/base/promotion.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/host.hpp>
 
@@ -32,15 +32,18 @@ concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 template <class T>
 concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
 
-/// A number: literal, Dim or Scalar. It takes the element type of the tensor it meets.
+/// A number: literal, Dim or Scalar. It has no width of its own: see promote.
 template <class T>
 concept NumberOperand = std::is_arithmetic_v<T> || std::same_as<T, Dim> || std::same_as<T, Scalar>;
 
 template <class T>
 concept Operand = TensorOperand<T> || NumberOperand<T>;
 
-/// Element type and rank of a result, known at compile time. A number has the type `Number` and rank 0.
-struct Number {};
+/// Element type and rank of a result, known at compile time. A number has the type `Number` of its kind, and rank 0.
+template <NumberKind Kind> struct Number {};
+template <class T> inline constexpr bool is_number_v = false;
+template <NumberKind Kind> inline constexpr bool is_number_v<Number<Kind>> = true;
+
 template <class T, int Rank> struct Typed {
   using type = T;
   static constexpr int rank = Rank;
@@ -51,7 +54,11 @@ template <class T> struct TypedOf {
   using result = Typed<typename T::element, T::rank>;
 };
 template <NumberOperand T> struct TypedOf<T> {
-  using result = Typed<Number, 0>;
+  static constexpr bool whole = std::is_integral_v<T> || std::same_as<T, Dim>;
+  using result = Typed<Number<whole ? NumberKind::integer : NumberKind::floating>, 0>;
+};
+template <> struct TypedOf<bool> {
+  using result = Typed<bool, 0>;
 };
 }  // namespace detail
 template <Operand T> using typed_of = typename detail::TypedOf<T>::result;

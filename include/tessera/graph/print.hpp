@@ -13,10 +13,12 @@ namespace tessera {
 
 namespace detail {
 
-inline std::string number_text(double value) {
+inline std::string number_text(const Node& constant) {
+  const HostNumber number = number_of(constant);
   char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
+  std::snprintf(text, sizeof text, "%.9g", number.real());
+  const bool exact = !is_floating(constant.dtype) && HostNumber(constant.value) == number;
+  return exact || is_floating(constant.dtype) ? text : std::to_string(number.integer());
 }
 inline char label_name(int label) { return static_cast<char>('a' + label); }
 
@@ -65,7 +67,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
   const Node& node = graph[id];
   switch (row_of(node.op).kind) {
     case OpKind::source:
-      if (node.op == Op::constant) return number_text(node.value);
+      if (node.op == Op::constant) return number_text(node);
       if (node.op == Op::extent) return std::to_string(dim_of(node));
       if (node.op == Op::axis_size) return std::string(axis_of(node).view());
       return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
@@ -103,10 +105,11 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::constraint:
       return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
     case OpKind::control: {
-      if (node.op == Op::project) return std::to_string(dim_of(node));
+      if (node.op == Op::project) return std::to_string(output_of(node));
       const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked},
-                         " stacked", repeat.reverse ? ", last to first" : "");
+      return concat_text("graph ", node.index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                         repeat.counted ? ", counted by its last operand" : "",
+                         repeat.reverse ? ", last to first" : "");
     }
     default:
       return {};
@@ -139,7 +142,7 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
     if (operand < 0)
       text += '-';
     else if (graph[operand].op == Op::constant)
-      text += detail::number_text(graph[operand].value);
+      text += detail::number_text(graph[operand]);
     else
       text += concat_text("%", operand);
   }
@@ -160,7 +163,7 @@ inline std::string text_of(const ProgramView& program) {
     for (int k = 0; k < graph.output_count; ++k) {
       const int id = graph.outputs[k];
       text += k == 0 ? " " : ", ";
-      text += graph[id].op == Op::constant ? detail::number_text(graph[id].value) : concat_text("%", id);
+      text += graph[id].op == Op::constant ? detail::number_text(graph[id]) : concat_text("%", id);
     }
     text += '\n';
   }

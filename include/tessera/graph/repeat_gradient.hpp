@@ -12,6 +12,9 @@ namespace build {
 
 /// The type of a stacked value, given the type of one layer's.
 constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
+         max_rank - 1, " dims; the layers are one more");
   inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
   inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
   return inner;
@@ -152,18 +155,11 @@ class RepeatGradient {
       else
         residual_.push_back(id);
     }
-    count_layers();
   }
 
-  /// A backward pass that reads nothing of a layer still runs once a layer: some stacked operand has to count them.
-  constexpr void count_layers() {
-    bool counted = !residual_.empty() || !used_stacked_.empty();
-    for (int k : cotangent_output_) counted = counted || k >= carried();
-    for (int i = carried(); i < stacked_end() && !counted; ++i) {
-      if (arguments_[static_cast<std::size_t>(i)] < 0) continue;
-      used_stacked_.push_back(i);
-      counted = true;
-    }
+  /// A backward pass that reads nothing of a layer still runs once a layer.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
   }
 
   // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
@@ -240,9 +236,8 @@ class RepeatGradient {
       if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-
-    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count),
-                      !shape_.reverse};
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    if (made.counted) operands.push_back(layer_count().id);
     Node node{
         .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));

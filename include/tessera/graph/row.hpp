@@ -6,6 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/host_number.hpp>
 #include <tessera/graph/node.hpp>
 #include <tessera/mesh/sharding.hpp>
 
@@ -69,23 +70,28 @@ struct FactorRule {
 struct ShapeContext {
   GraphView graph;
   int id = 0;
-  const Shape* shapes = nullptr;     ///< by node
-  const double* numbers = nullptr;   ///< by node, for host scalars
-  const Shape* arguments = nullptr;  ///< by argument index
+  const Shape* shapes = nullptr;        ///< by node
+  const HostNumber* numbers = nullptr;  ///< by node, for host scalars
+  const Shape* arguments = nullptr;     ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
-  constexpr std::int64_t number(int i) const { return static_cast<std::int64_t>(numbers[graph.operand(id, i)]); }
+  constexpr std::int64_t number(int i) const { return numbers[graph.operand(id, i)].integer(); }
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+/// Whether the sharding rule of a node has a reduction, so that its result can be partial.
+using PartialRule = bool (*)(const GraphView&, int id);
 /// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
 
 inline constexpr std::int8_t any_arity = -1;
+
+/// Whether an operand is in a set of the first eight of them, bit i for operand i.
+constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 && (set >> operand & 1) != 0; }
 
 /// All that is known of one operation. Passes ask the row and never switch over operations.
 struct OpRow {
@@ -95,6 +101,7 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
+  PartialRule partial = nullptr;             ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;               ///< null: moves no rows
   GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
@@ -109,21 +116,37 @@ struct OpRow {
 constexpr const OpRow& row_of(Op op);
 constexpr GradientRule gradient_of(Op op);
 
+constexpr bool always_partial(const GraphView&, int) { return true; }
+constexpr bool can_be_partial(const GraphView& graph, int id) {
+  const PartialRule partial = row_of(graph[id].op).partial;
+  return partial != nullptr && partial(graph, id);
+}
+/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
+/// the others false.
+constexpr Reduction combined_by(Op op, DType dtype) {
+  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+}
+
 /// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
 /// as a uniform.
 constexpr bool is_host_source(Op op) {
   return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
 }
 
-/// Marks the host scalars of a graph.
+/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);
+    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
     if (is && !is_host_source(node.op))
-      for (int i = 0; i < node.arity; ++i) is = is && host[static_cast<std::size_t>(graph.operand(id, i))];
-    host[static_cast<std::size_t>(id)] = is;
+      for (int i = 0; i < node.arity; ++i) {
+        const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
+        is = is && own != 0;
+        if (own > mark) mark = own;
+      }
+    host[static_cast<std::size_t>(id)] = is ? mark : 0;
   }
   return host;
 }

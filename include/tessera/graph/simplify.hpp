@@ -36,9 +36,23 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
   if (fold == nullptr) return -1;
   for (int i = 0; i < node.arity; ++i)
     if (made[operands[i]].op != Op::constant) return -1;
-  const double a = made[operands[0]].value, b = node.arity > 1 ? made[operands[1]].value : 0;
-  if (!is_floating(node.dtype) && node.op == Op::div) return -1;
-  return made.add({.op = Op::constant, .dtype = node.dtype, .value = fold(a, b), .source = node.source});
+  const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
+  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
+  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
+  const bool reals = is_floating(made[operands[0]].dtype);
+  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
+    folded.value = fold(a.real(), b.real());
+  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
+    folded.value = a.real() != 0;
+  } else {
+    // What can't be known is an error where the shapes are, which names the user's line.
+    std::int64_t exact = 0;
+    if (node.op == Op::div || fold_integers(node.op, a.integer(), b.integer(), exact) != IntegerResult::known)
+      return -1;
+    folded = integer_node(exact, node.dtype);
+    folded.source = node.source;
+  }
+  return made.add(folded);
 }
 
 /// Known extent of a dim, or -1: extents that follow from constants in the graph.
@@ -53,7 +67,7 @@ constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
         if (f.out_dim[p] == dim) at = f.order[p], ++count;
       if (count != 1) return -1;
       const int size = graph.operand(id, 1 + at);
-      return size >= 0 && graph[size].op == Op::constant ? static_cast<std::int64_t>(graph[size].value) : -1;
+      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
     }
     return -1;
   }
@@ -112,7 +126,7 @@ class PadsToConcat {
     dim_ = dim_of(node);
     const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
     valid_ = size > 0;
-    parts_.push_back({static_cast<std::int64_t>(graph_.operand_node(id, 1).value), size, graph_.operand(id, 0)});
+    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
   }
 };
 

@@ -2,10 +2,12 @@
 #define TESSERA_GRAPH_STACK_HPP
 
 #include <cstdint>
+#include <tuple>
+#include <type_traits>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/repeat_gradient.hpp>
-#include <tessera/graph/tree.hpp>
+#include <tessera/graph/settle.hpp>
 
 namespace tessera {
 
@@ -20,10 +22,15 @@ struct CollectValues {
     else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
       values.push_back(leaf.placeholder());
   }
-  constexpr void enter_stack(const auto&) { fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack"); }
+  constexpr void enter_stack(const auto&) {}  // the call rejects them
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+
+/// The leaves of an argument of a block; a plain number is a constant of it.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
 
 /// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
 /// program's.
@@ -39,6 +46,9 @@ struct BindArguments {
         outer = leaf.value;
       else
         outer = leaf.placeholder();
+      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
+        fail(errc::structure, "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
+                              "layers was replaced by a tensor without layers");
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -60,45 +70,83 @@ struct BindArguments {
   constexpr void leave_stack() {}
 };
 
-}  // namespace detail
+/// What a layer made of x, as a value of the type of x.
+template <SymOperand X, class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
+  static_assert(TensorOperand<Result>, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+  if constexpr (TensorOperand<Result>) {
+    static_assert(std::is_same_v<typename Result::element, typename X::element>,
+                  "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
+                  "could not take; ts::cast the result");
+    static_assert(Result::rank == X::rank,
+                  "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
+                  "take; for a constant, ts::full_like");
+    const Value value = lower(x, result);
+    if (!build::same_static_shape(value.node(), x.node()))
+      fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: of the two, one has a dim of "
+                                 "static extent 1, as keepdims makes it, where the other has none");
+    return value;
+  } else {
+    return x;
+  }
+}
 
-template <class Block>
-template <SymOperand X, class... Extra>
-constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  if (layers_.empty() || x.value.module == nullptr)
+/// A traced call: one repeat node, whose body is the block.
+template <class Block, SymOperand X, class... Extra>
+constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  if (stack.layers().empty() || x.value.module == nullptr)
     fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
   Module* module = x.value.module;
   const int outer = x.value.graph;
 
   Growable<std::int32_t> operands{x.value.id};
-  detail::CollectValues stacked, invariant;
-  for_each_leaf(layers_.front(), stacked);
-  (for_each_leaf(extra, invariant), ...);
+  CollectValues stacked, invariant;
+  for_each_leaf(stack[0], stacked);
+  (for_each_tensor(extra, invariant), ...);
   for (const Value& v : stacked.values) operands.push_back(v.id);
   for (const Value& v : invariant.values) operands.push_back(v.id);
+  const bool counted = stacked.values.empty();
+  if (counted) operands.push_back(stack.count().placeholder().id);
 
   const int body = module->add_graph();
-  detail::BindArguments bind{module, body, 0, false};
+  BindArguments bind{module, body, 0, false};
   X carried = x;
   for_each_leaf(carried, bind);
-  Block layer = layers_.front();
+  Block layer = stack[0];
   bind.sliced = true;
   for_each_leaf(layer, bind);
   bind.sliced = false;
   std::tuple<Extra...> captured(extra...);
-  for_each_leaf(captured, bind);
-  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X {
-    return layer(carried, std::get<I>(captured)...);
-  }(std::index_sequence_for<Extra...>{});
-  const Value full = build::broadcast(result.value, carried.value);
-  module->graph(body).outputs.push_back(full.id);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const Value result = returned_by_a_layer<X>(
+      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
+  module->graph(body).outputs.push_back(result.id);
 
-  const Repeat repeat{1, static_cast<std::uint8_t>(stacked.values.size()), false};
-  const Source source = full.node().source;  // a call of a stack has no line of its own
+  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
+  const Source source = result.node().source;  // a call of a stack has no line of its own
   Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
   const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
                    source};
   return X(build::project(made, 0, x.value.node()));
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+  constexpr bool nested = detail::BlockLeaves::of<Block>().stack || (detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(TensorOperand<X>,
+                "tessera: a Stack carries one tensor from layer to layer, its first argument; further arguments are "
+                "the same for every layer");
+  static_assert(!LocalOperand<X>,
+                "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
+  static_assert(!nested,
+                "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a std::array of "
+                "blocks can be inside");
+  if constexpr (TensorOperand<X> && !LocalOperand<X> && !nested)
+    return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
+  else
+    return x;
 }
 
 }  // namespace tessera

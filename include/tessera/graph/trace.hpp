@@ -10,6 +10,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/graph/program.hpp>
+#include <tessera/graph/settle.hpp>
 #include <tessera/graph/simplify.hpp>
 #include <tessera/graph/stack.hpp>
 
@@ -35,7 +36,8 @@ struct BindProgram {
     } else {
       node.op = Op::argument;
       node.dtype = dtype_v<typename Leaf::element>;
-      node.rank = static_cast<std::uint8_t>(Leaf::rank + (in_stack ? 1 : 0));
+      node.rank = Leaf::rank;
+      if (in_stack) node = build::stacked_type(node);
       node.labels[0] = in_stack ? 1 : 0;
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
@@ -52,6 +54,7 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
+  int layer_dims = 0;  ///< inside a Stack, a tensor holds all layers
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
     if constexpr (SymOperand<std::remove_const_t<Leaf>>)
@@ -60,11 +63,15 @@ struct CollectOutputs {
       value = leaf.placeholder();
     if (value.module == nullptr)
       fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
+    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
+      if (value.rank() != Leaf::rank + layer_dims)
+        fail(errc::structure, "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
+                              "layers in a Stack");
     module->main().outputs.push_back(value.id);
   }
-  constexpr void enter_stack(auto&) {}
+  constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { layer_dims = 0; }
 };
 
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
@@ -91,20 +98,6 @@ template <class First, class Second> struct FinalResult<std::pair<First, Second>
 template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
   using type = std::array<typename FinalResult<T>::type, Size>;
 };
-
-/// Expressions over placeholders become part of the trace.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return Sym<typename R::element, R::rank>(lower(trace_of(result), result));
-  } else if constexpr (is_tuple_v<R>) {
-    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
-      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
-                        tuple);
-    }(result);
-  } else {
-    return result;
-  }
-}
 
 /// What a trace takes.
 struct TraceSize {

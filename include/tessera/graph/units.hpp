@@ -29,7 +29,7 @@ inline constexpr int unit_kinds = 11;
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
-  std::int8_t operand = -1;  ///< of a unit of one node: which of its operands this input is
+  std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
   bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
   Op reduce_op = Op::sum;
@@ -100,6 +100,10 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
   row.operands.reserve(graph[node].arity);
   row_of(graph[node].op).sharding(graph, node, row);
   rule.kinds = row.kinds;
+  for (FactorKind kind : row.kinds)
+    if (kind == FactorKind::reduction && !can_be_partial(graph, node))
+      fail(errc::graph_invalid, "[plan] partial values: the row of ", row_of(graph[node].op).name,
+           " has a reduction in its sharding rule, and says that its result is never partial");
   for (int i = 0; i < unit.input_count; ++i) {
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 
 #include <tessera/graph/attributes.hpp>
 #include <tessera/graph/graph.hpp>
+#include <tessera/graph/host_number.hpp>
 #include <tessera/graph/precision.hpp>
 
 namespace tessera {
@@ -34,6 +36,7 @@ struct Value {
     return make({.op = Op::constant, .dtype = type, .value = value}, {});
   }
   constexpr Value number(double value) const { return number(value, dtype()); }
+  constexpr Value integer(std::int64_t value, DType type) const { return make(integer_node(value, type), {}); }
   constexpr bool is_number(double value) const {
     const Node& own = node();
     return own.op == Op::constant && own.value == value;
@@ -67,13 +70,41 @@ constexpr Value binary(Op op, Value x, Value y) {
 constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
-  if (from.op == Op::constant) return x.number(from.value, type);
+  if (from.op == Op::constant)
+    return x.make({.op = Op::constant, .dtype = type, .labels = from.labels, .value = from.value}, {});
   // Back to where it came from: nothing was lost on the way.
   if (from.op == Op::cast && type == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-/// The same for a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const std::string at = source.text();
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  const std::string at = source.text();
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+/// A number in another type, which keeps the rule: a constant now, another when its value is known.
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.op == Op::constant) {
+    check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(rule);
+  return x.make({.op = Op::cast, .dtype = type, .labels = labels}, &x.id, 1);
+}
+/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
 constexpr Value uncast(Value x, DType type) {
   if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
@@ -89,10 +120,9 @@ constexpr Value select(Value condition, Value yes, Value no) {
 
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
-  if (dims == 0) return x;
-  // Sums of bf16 are f32 until they are whole, partial ones too.
-  if (op == Op::sum && x.dtype() == DType::bf16)
-    return cast(reduce(op, cast(x, computed_as(x.dtype())), dims, keep), x.dtype());
+  if (dims == 0) return op == Op::sum ? cast(x, sum_type(x.dtype())) : x;
+  if (op == Op::sum && x.dtype() != summed_as(x.dtype()))
+    return cast(reduce(op, cast(x, summed_as(x.dtype())), dims, keep), sum_type(x.dtype()));
   Node made{.op = op, .dtype = x.dtype()};
   for (int d = 0; d < x.rank(); ++d) {
     const bool reduced = (dims >> d & 1) != 0;
@@ -250,9 +280,12 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   return x.make(made, {x.id, start.id, extent.id});
 }
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make(
-      {.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
-      {repeat.id});
+  return repeat.make({.op = Op::project,
+                      .dtype = type.dtype,
+                      .rank = type.rank,
+                      .unit = type.unit,
+                      .value = static_cast<double>(output)},
+                     {repeat.id});
 }
 
 }  // namespace build

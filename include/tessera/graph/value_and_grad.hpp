@@ -32,6 +32,14 @@ struct CollectSources {
   constexpr void leave_stack() {}
 };
 
+/// A loss may be a field of a struct, or what a compiled function made of one.
+template <class T> constexpr auto as_scalar(const T& loss) {
+  if constexpr (StoredOperand<T>)
+    return as_sym(loss);
+  else
+    return loss;
+}
+
 /// Replaces tensors by their gradients. What has none, a size, a number or an integer tensor, stays what it was.
 struct ReplaceLeaves {
   const Growable<std::int32_t>& ids;
@@ -65,15 +73,17 @@ template <class F> constexpr auto value_and_grad(F f) {
     auto value = detail::settle(f(first, rest...));
     auto loss = [&] {
       if constexpr (detail::is_tuple_v<decltype(value)>)
-        return std::get<0>(value);
+        return detail::as_scalar(std::get<0>(value));
       else
-        return value;
+        return detail::as_scalar(value);
     }();
     using Loss = decltype(loss);
     static_assert(SymOperand<Loss>,
                   "tessera: value_and_grad is called inside a traced function, with traced arguments");
     static_assert(Loss::rank == 0,
                   "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+    if (loss.value.rank() != 0)
+      fail(errc::structure, "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);

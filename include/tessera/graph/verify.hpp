@@ -139,7 +139,7 @@ class GraphVerifier {
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
-      if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
+      if (has_operand(row_of(node.op).shape_only, i)) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
       if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
         return "the result has the element type of its operands";
@@ -308,8 +308,12 @@ class GraphVerifier {
     if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
       return "a repeat has a body of its own";
     const GraphView& body = program_.graphs[node.index()];
-    if (repeat.carried + repeat.stacked > node.arity) return "carried and stacked values are operands";
-    if (repeat.stacked == 0) return "a repeat has a stacked operand, which counts its layers";
+    if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+      return "carried and stacked values are operands";
+    if (repeat.counted == (repeat.stacked > 0))
+      return "a repeat has stacked operands, or a number, to count its layers";
+    if (repeat.counted && (x(id, node.arity - 1).rank != 0 || is_floating(x(id, node.arity - 1).dtype)))
+      return "a number that counts layers is an integer";
     if (body.output_count < repeat.carried) return "a body gives every carried value";
     for (int k = 0; k < repeat.carried; ++k)
       if (!same_type(body[body.outputs[k]], x(id, k))) return "a carried value keeps its type";
@@ -317,8 +321,7 @@ class GraphVerifier {
       if (body[a].op != Op::argument) continue;
       const int i = body[a].index();
       if (i >= node.arity) return "an argument of a body is an operand of its repeat";
-      const bool stacked = i >= repeat.carried && i < repeat.carried + repeat.stacked;
-      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
+      if (!(repeat.is_stacked(i) ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
         return "an argument of a body has the type of the operand";
     }
     return {};
@@ -326,7 +329,7 @@ class GraphVerifier {
   constexpr Rule check_project(int id) const {
     const Node &node = graph_[id], &from = x(id, 0);
     const GraphView& body = program_.graphs[from.index()];
-    const int output = dim_of(node);
+    const int output = output_of(node);
     if (output < 0 || output >= body.output_count) return "a projection is of an output";
     const Node& type = body[body.outputs[output]];
     const bool carried = output < Repeat::of(from).carried;

@@ -57,7 +57,7 @@ template <class Interface = ContractionProvider> struct BlasProvider final : Int
 
 /// The one object of it, for set_contraction_provider.
 template <class Provider = BlasProvider<>> const ContractionProvider& blas_provider() {
-  static const Provider provider;
+  static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;
 }
 

@@ -17,8 +17,10 @@
 #include <tessera/kernels/contraction_provider.hpp>
 #include <tessera/kernels/gemm.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/loop_gemm.hpp>
 #include <tessera/kernels/packed_gemm.hpp>
+#include <tessera/kernels/scratch.hpp>
 #include <tessera/kernels/strided.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -117,6 +119,17 @@ class ContractionPlan {
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
   void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
+  /// Steps of k in a block, and blocks of the sum of each element, which are added to it one after another.
+  template <class T> std::int64_t block_depth() const {
+    return std::max<std::int64_t>(detail::equal_parts(k_.extent, detail::most_depth<T>, 4), 4);
+  }
+  template <class T> std::int64_t sum_blocks() const {
+    return depth_ / k_.extent * ((k_.extent + block_depth<T>() - 1) / block_depth<T>());
+  }
+  template <class T> bool has_long_sums() const { return std::is_same_v<T, float> && sum_blocks<T>() > product_run; }
+  template <class T>
+  void multiply_range(std::int64_t first, std::int64_t count, Gemm<T> part, const T* a, const T* b, const T* packed,
+                      std::int64_t item) const;
   template <class T>
   void run_loops(const Item& item, const T* a, const T* b, product_t<T>* out, bool accumulate,
                  product_t<T> alpha) const;
@@ -133,6 +146,38 @@ class ContractionPlan {
 };
 
 namespace detail {
+
+/// C (+)= the sum of `count` products, in runs of runs: so that the error does not grow with their number.
+/// `multiply(first, count, to)` makes a range of them, which it adds up in `to`. C is overwritten by no more than that.
+template <class T, class Multiply> void add_products(const Gemm<T>& g, std::int64_t count, const Multiply& multiply) {
+  const auto size = static_cast<std::size_t>(g.m * g.n);
+  std::size_t levels = 0;
+  for (std::int64_t run = product_run; run < count; run *= product_run) ++levels;
+  T* const room = thread_scratch<Scratch::partial_products, T>(levels * size);
+  const auto add = [&](auto&& self, std::int64_t first, std::int64_t end, std::size_t level,
+                       const Gemm<T>& to) -> void {
+    if (level == 0) return multiply(first, end - first, to);
+    std::int64_t step = product_run;
+    for (std::size_t l = 1; l < level; ++l) step *= product_run;
+    Gemm<T> part = to;
+    part.c = room + (level - 1) * size;
+    part.c_row = to.c_col == 1 ? to.n : 1;
+    part.c_col = to.c_col == 1 ? 1 : to.m;
+    part.accumulate = false;
+    bool accumulate = to.accumulate;
+    for (; first < end; first += step) {
+      self(self, first, std::min(first + step, end), level - 1, part);
+      for (std::int64_t i = 0; i < to.m; ++i)
+        for (std::int64_t j = 0; j < to.n; ++j) {
+          T& sum = to.c[i * to.c_row + j * to.c_col];
+          const T term = part.c[i * part.c_row + j * part.c_col];
+          sum = accumulate ? sum + term : term;
+        }
+      accumulate = true;
+    }
+  };
+  add(add, 0, count, levels, g);
+}
 
 /// The labels of a contraction in one class, before any becomes part of the matrix product.
 struct ContractionClass {
@@ -419,9 +464,20 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       then(0, g.m);
     }
   };
+  const bool long_sums = has_long_sums<T>() && !rounded;
   for (; rows.loop < ranges.loop.begin + ranges.loop.count; ++rows.loop, position.next()) {
     g.c = rounded ? nullptr : out + position.out;
     g.accumulate = accumulate;
+    if (long_sums) {
+      if constexpr (std::is_same_v<T, float>) {
+        const auto multiply_blocks = [&](std::int64_t first, std::int64_t count, const Gemm<T>& part) {
+          multiply_range(first, count, part, a + position.a, b + position.b, packed, item);
+        };
+        detail::add_products(g, sum_blocks<T>(), multiply_blocks);
+        if (finished.call) tell_rows(0, g.m);
+      }
+      continue;
+    }
     detail::DimCounter sum(k_loops_, 0);
     for (std::int64_t s = depth_ / k_.extent; s > 0; --s, sum.next()) {
       g.a = a + position.a + sum.a;
@@ -429,6 +485,31 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       multiply(s == 1 && finished.call ? tell_rows : FinishedRows{});
       g.accumulate = true;
     }
+  }
+}
+
+/// The blocks [first, first + count) of the sum, added to `part`'s C one after another.
+template <class T>
+void ContractionPlan::multiply_range(std::int64_t first, std::int64_t count, Gemm<T> part, const T* a, const T* b,
+                                     const T* packed, std::int64_t item) const {
+  const std::int64_t depth = block_depth<T>(), each = (k_.extent + depth - 1) / depth;  // blocks of k
+  while (count > 0) {
+    const std::int64_t begin = first % each, taken = std::min(count, each - begin);
+    const detail::DimCounter sum(k_loops_, first / each);
+    part.k = std::min(taken * depth, k_.extent - begin * depth);
+    part.a = a + sum.a + begin * depth * part.a_col;
+    part.b = b + sum.b + begin * depth * part.b_row;
+    if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
+      const std::int64_t col_block = item / row_.blocks() % col_.blocks();
+      PackedLayout layout = packed_layout_of<T>(col_block);
+      const T* const panels = packed + col_block * packed_room<T>(packed_layout_of<T>(0)) + layout.offset(begin, 0);
+      layout.rows = part.k;
+      packed_gemm(part, layout, panels);
+    } else {
+      provided_gemm(part, {});
+    }
+    part.accumulate = true;
+    first += taken, count -= taken;
   }
 }
 

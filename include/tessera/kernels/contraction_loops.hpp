@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/loop_gemm.hpp>
+#include <tessera/kernels/scratch.hpp>
 #include <tessera/kernels/strided.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA::detail {
@@ -213,6 +216,26 @@ template <class T> void contraction_zero(const ContractionDims& dims, T* out) {
   strided_fill_zero(out, strides, extents, sizeof(T));
 }
 
+/// Each row of out gets `terms` rows of products, by runs.
+inline void add_long_rows(ContractionDim inner, DimCounter& position, std::int64_t rows, std::int64_t terms,
+                          const float* a, const float* b, float* out, float alpha) {
+  const std::int64_t step = inner.out, count = step == 0 ? 1 : inner.extent;
+  if (step != 0) inner.out = 1;
+  double* const sums = thread_scratch<Scratch::long_sums, double>(static_cast<std::size_t>(2 * count));
+  float* const run = reinterpret_cast<float*>(sums + count);
+  for (; rows > 0; --rows) {
+    float* const to = out + position.out;
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = static_cast<double>(to[i * step]);
+    for (std::int64_t left = terms; left > 0; left -= sum_run) {
+      std::fill_n(run, count, 0.f);
+      for (std::int64_t t = std::min(left, sum_run); t > 0; --t, position.next())
+        contraction_row<true>(inner, a + position.a, b + position.b, run, alpha);
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(run[i]);
+    }
+    for (std::int64_t i = 0; i < count; ++i) to[i * step] = static_cast<float>(sums[i]);
+  }
+}
+
 /// A contraction by plain loops: the innermost along the dim that is contiguous in most tensors, sums just outside it,
 /// where the row of out they add to stays in cache. With sums among `dims`, `accumulate` holds.
 template <class T>
@@ -235,9 +258,14 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
     std::stable_sort(dims.begin(), dims.end(),
                      [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
   }
-  std::int64_t rows = 1;
-  for (const ContractionDim& dim : dims) rows *= dim.extent;
+  std::int64_t rows = 1, terms = 1;  // the latter are added to one row, one after another
+  for (const ContractionDim& dim : dims) {
+    rows *= dim.extent;
+    if (dim.out_dim < 0) terms *= dim.extent;
+  }
   DimCounter position(dims, 0);
+  if constexpr (std::is_same_v<T, float>)
+    if (terms > sum_run) return add_long_rows(inner, position, rows / terms, terms, a, b, out, alpha);
   for (std::int64_t i = 0; i < rows; ++i, position.next()) {
     if (accumulate) {
       contraction_row<true>(inner, a + position.a, b + position.b, out + position.out, alpha);

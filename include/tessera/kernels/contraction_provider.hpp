@@ -43,7 +43,7 @@ template <class Interface = ContractionProvider> struct PackedProvider final : I
 
 /// The default provider, which needs nothing beyond this library.
 template <class Provider = PackedProvider<>> const ContractionProvider& packed_provider() {
-  static const Provider provider;
+  static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;
 }
 

@@ -70,7 +70,7 @@ template <class Interface = ContractionProvider> struct EigenProvider final : In
 
 /// The one object of it, for set_contraction_provider.
 template <class Provider = EigenProvider<>> const ContractionProvider& eigen_provider() {
-  static const Provider provider;
+  static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;
 }
 

@@ -11,6 +11,7 @@
 #include <tessera/kernels/fused_instructions.hpp>
 #include <tessera/kernels/fused_rows.hpp>
 #include <tessera/kernels/fused_schedule.hpp>
+#include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/scratch.hpp>
 
 // One fused kernel: a constexpr program turned into straight-line vector code.
@@ -25,11 +26,21 @@ template <const auto& Table, int I> struct Program {
   static constexpr FusedSchedule schedule = make_schedule(fused);
   static constexpr int inputs = fused.input_count, operands = fused.input_count + fused.store_count;
 
-  static constexpr int unroll(int pass) {
+  static constexpr bool reduces(int pass) {
     bool reduces = false;
     for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
-    return !reduces || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4;
+    return reduces;
   }
+  /// Whether lanes hold sums from row to row.
+  static constexpr bool carries(int pass) {
+    bool carries = false;
+    for (int i = 0; i < schedule.exits[pass].size; ++i) {
+      const Exit& exit = schedule.exits[pass].items[i];
+      carries |= exit.reduces && exit.to >= fused.instr_count;
+    }
+    return carries;
+  }
+  static constexpr int unroll(int pass) { return !reduces(pass) || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4; }
   static constexpr int cost(int pass) {
     int cost = 0;
     for (int i = 0; i < schedule.element[pass].size; ++i) {
@@ -94,7 +105,7 @@ template <class P> struct FusedRun {
     File shared;        ///< uniform and row level
     File sums[unroll];  ///< lanes of reductions and of accumulations along the row
     Total totals[P::file_size];
-    std::int64_t pending = 0;  ///< elements accumulated in lanes since they were added to the totals
+    std::int64_t pending[phases]{};  ///< by pass: terms added to one lane since its lanes were added to the totals
   };
 
   template <int Pass, std::size_t... K>
@@ -198,6 +209,12 @@ template <class P> struct FusedRun {
     clear_total<O, Type>(values.totals[exit.to]);
   }
 
+  /// No lane takes more terms in a window than a run has.
+  template <int Pass> static constexpr std::int64_t longest_window() {
+    const std::int64_t run = sum_run * width * P::unroll(Pass);
+    return P::reduces(Pass) && run < window_size ? run : window_size;
+  }
+
   template <int Pass> TESSERA_INLINE void run_pass(Values& values) {
     constexpr const Exits& list = schedule.exits[Pass];
     constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
@@ -217,19 +234,25 @@ template <class P> struct FusedRun {
         }
       }
     });
+    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
     const auto collect = [&]() TESSERA_INLINE_LAMBDA {
       each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
         constexpr Exit exit = list[k];
         if constexpr (exit.reduces)
           add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
       });
-      values.pending = 0;
+      values.pending[Pass] = 0;
     };
     const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
-                             schedule.writes[Pass], width * count);
+                             schedule.writes[Pass], width * count, longest_window<Pass>());
     Window window;
     for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
       windows.open(window, begin, call.inner_end);
+      if constexpr (P::reduces(Pass)) {
+        const std::int64_t terms = window.padded / (width * count);
+        if (values.pending[Pass] + terms > sum_run) collect();
+        values.pending[Pass] += terms;
+      }
       File saved[count];
       const bool partial = window.size != window.padded;
       if (partial)
@@ -252,8 +275,6 @@ template <class P> struct FusedRun {
             }
         });
       windows.close(window);
-      values.pending += window.size;
-      if (values.pending >= window_size) collect();
     }
     each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];

@@ -13,7 +13,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 inline constexpr int max_operands = Fused::max_inputs + Fused::max_outputs;
 
-/// Elements between two roundings of a reduction to its total, and at most in one window over contiguous operands.
+/// Elements in one window over contiguous operands, at most.
 inline constexpr std::int64_t window_size = 4096;
 /// Elements in a window when an operand must be gathered or spread.
 inline constexpr std::int64_t staged_window_size = 256;
@@ -101,13 +101,13 @@ template <class T> inline void scatter(std::byte* to, const std::byte* from, std
 class WindowWalk {
  public:
   WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
-             std::uint64_t reads, std::uint64_t writes, int granularity)
+             std::uint64_t reads, std::uint64_t writes, int granularity, std::int64_t longest)
       : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
-        granularity_(granularity) {}
+        granularity_(granularity), longest_(longest) {}
 
   /// Opens the window at `begin`, at most up to `end`. A rest smaller than the granularity is a window of its own.
   void open(Window& window, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t limit = rows_.contiguous ? window_size : staged_window_size;
+    const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
     const std::int64_t left = end - begin, whole = left - left % granularity_;
     window.begin = begin;
     window.size = whole == 0 ? left : whole < limit ? whole : limit;
@@ -168,6 +168,7 @@ class WindowWalk {
   std::byte* buffer_;
   std::uint64_t reads_, writes_;
   int granularity_;
+  std::int64_t longest_;  // window over contiguous operands
 };
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -86,6 +86,13 @@ TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More..
 template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
   return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
 }
+/// -x: of floats, the sign bit flipped, also of zeros and NaN. xsimd 8.1 subtracts from 0 in some instruction sets.
+template <class T> TESSERA_INLINE xsimd::batch<T> negative(const xsimd::batch<T>& x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return to_batch<T>(-to_native<T>(x));
+  else
+    return xsimd::batch<T>(T(0)) - x;
+}
 template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
   return x & xsimd::batch<T>(T(-0.0));
 }
@@ -286,7 +293,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x)
 }
 
 /// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
-/// rounded as a division would be (but -0 may come out as 0).
+/// rounded as a division would be.
 template <class T>
 TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
 #if defined(__FMA__)
@@ -299,8 +306,8 @@ TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, con
   const Batch divisor = d * factor, inverse = Batch(T(1)) / divisor;
   const Batch dividend = x * factor, near = dividend * inverse;
   const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
-  // The remainder of what is infinite is NaN.
-  return xsimd::select(result == result, result, near);
+  // The remainder of what is infinite is NaN, and that of -0 is 0.
+  return xsimd::select(result == result, result, near) | sign_bit<T>(near);
 #else
   return x / d;
 #endif
@@ -402,7 +409,7 @@ template <class T> TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>
           const auto whole = xsimd::trunc(b) == b, odd = whole & ~(xsimd::trunc(half) == half);
           const auto below = simd::bits_of<float>(a) < xsimd::batch<std::int32_t>(0);
           const auto signed_base = simd::part_mask<float, 0>(simd::to_mask<std::int32_t>(below));
-          const Batch with_sign = xsimd::select(odd & signed_base, -unit, unit);
+          const Batch with_sign = xsimd::select(odd & signed_base, simd::negative<float>(unit), unit);
           const auto undefined = (a < zero) & ~whole & (base < Batch(std::numeric_limits<float>::infinity()));
           return Batch(xsimd::select(undefined, Batch(std::numeric_limits<float>::quiet_NaN()), with_sign));
         },
@@ -439,7 +446,7 @@ template <class T> TESSERA_INLINE Lanes<T> abs(const Lanes<T>& x) {
         if constexpr (std::is_floating_point_v<T>)
           return simd::magnitude<T>(a);
         else
-          return xsimd::batch<T>(xsimd::select(a < xsimd::batch<T>(T(0)), -a, a));
+          return simd::choose<T>(a < xsimd::batch<T>(T(0)), simd::negative<T>(a), a);
       },
       x);
 }
@@ -449,8 +456,8 @@ template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
   return simd::each_part(
       [](const auto& a) TESSERA_INLINE_LAMBDA {
         using Batch = xsimd::batch<T>;
-        const Batch zero(T(0)), below = xsimd::select(a < zero, Batch(T(-1)), a);
-        return Batch(xsimd::select(a > zero, Batch(T(1)), below));
+        const Batch zero(T(0)), below = simd::choose<T>(a < zero, Batch(T(-1)), a);
+        return simd::choose<T>(a > zero, Batch(T(1)), below);
       },
       x);
 }

@@ -9,46 +9,6 @@
 #include <tessera/graph/op.hpp>
 #include <tessera/kernels/lane_math.hpp>
 
-namespace tessera::kernels {
-
-namespace detail {
-template <DType> struct ElementOf {
-  using type = void;
-};
-template <> struct ElementOf<DType::f32> {
-  using type = float;
-};
-template <> struct ElementOf<DType::f64> {
-  using type = double;
-};
-template <> struct ElementOf<DType::bf16> {
-  using type = bf16;
-};
-template <> struct ElementOf<DType::i8> {
-  using type = std::int8_t;
-};
-template <> struct ElementOf<DType::i16> {
-  using type = std::int16_t;
-};
-template <> struct ElementOf<DType::i32> {
-  using type = std::int32_t;
-};
-template <> struct ElementOf<DType::i64> {
-  using type = std::int64_t;
-};
-template <> struct ElementOf<DType::u8> {
-  using type = std::uint8_t;
-};
-template <> struct ElementOf<DType::bool_> {
-  using type = bool;
-};
-}  // namespace detail
-
-/// The C++ type of one element in memory; void for f16.
-template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
-
-}  // namespace tessera::kernels
-
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -72,7 +32,7 @@ template <class T> constexpr T whole_power(T base, T exponent) {
 /// Elementwise operation O on lanes of T, except select, cast and comparisons of masks, which have their own forms.
 template <Op O, class T> TESSERA_INLINE auto apply(const Lanes<T>& x) {
   if constexpr (O == Op::neg)
-    return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::batch<T>(-a); }, x);
+    return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
   else if constexpr (O == Op::abs)
     return abs(x);
   else if constexpr (O == Op::exp)

@@ -7,6 +7,7 @@
 
 #include <tessera/kernels/gemm.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -24,9 +25,9 @@ template <class T> T multiply_add(T c, T a, T b) {
 
 template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
 
-/// Sum of a[i] b[i], in 32 running sums so that it vectorises without reordering permission.
+/// Sum of a[i] b[i] for a run of terms, in 32 running sums so that it vectorises without reordering permission.
 template <class T>
-product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+product_t<T> dot_run(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
   using R = product_t<T>;
   constexpr std::int64_t lanes = 32;
   R total(0);
@@ -43,6 +44,19 @@ product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_ste
   }
   for (; i < count; ++i) total = multiply_add<R>(total, a[i * a_step], b[i * b_step]);
   return total;
+}
+
+/// Sum of a[i] b[i].
+template <class T>
+product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+  using R = product_t<T>;
+  const std::int64_t run = a_step == 1 && b_step == 1 ? 32 * sum_run : sum_run;
+  if (count <= run) return dot_run(a, a_step, b, b_step, count);
+  long_sum_t<R> total(0);
+  for (std::int64_t i = 0; i < count; i += run)
+    total = multiply_add<long_sum_t<R>>(
+        total, dot_run(a + i * a_step, a_step, b + i * b_step, b_step, std::min(run, count - i)), 1);
+  return static_cast<R>(total);
 }
 
 }  // namespace detail

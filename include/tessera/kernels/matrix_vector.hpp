@@ -1,11 +1,14 @@
 #ifndef TESSERA_KERNELS_MATRIX_VECTOR_HPP
 #define TESSERA_KERNELS_MATRIX_VECTOR_HPP
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/kernels/gemm.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/loop_gemm.hpp>
 #include <tessera/kernels/scratch.hpp>
 #include <tessera/kernels/strided.hpp>
@@ -46,10 +49,26 @@ template <class T> void matrix_vector(const Gemm<T>& g) {
     y = thread_scratch<Scratch::packed_c, T>(static_cast<std::size_t>(g.m));
     for (std::int64_t i = 0; i < g.m; ++i) y[i] = g.c[i * g.c_row];
   }
-  for (std::int64_t k = 0; k < g.k; ++k) {
-    const T factor = g.alpha * g.b[k * g.b_row];
-    const T* column = a.data + k * a.stride;
-    for (std::int64_t i = 0; i < g.m; ++i) y[i] += factor * column[i];
+  const auto add_columns = [&](T* to, std::int64_t first, std::int64_t end) {
+    for (std::int64_t k = first; k < end; ++k) {
+      const T factor = g.alpha * g.b[k * g.b_row];
+      const T* column = a.data + k * a.stride;
+      for (std::int64_t i = 0; i < g.m; ++i) to[i] += factor * column[i];
+    }
+  };
+  if (std::is_same_v<T, long_sum_t<T>> || g.k <= sum_run) {
+    add_columns(y, 0, g.k);
+  } else {
+    const auto m = static_cast<std::size_t>(g.m);
+    auto* const sums = thread_scratch<Scratch::long_sums, long_sum_t<T>>(2 * m);
+    T* const run = reinterpret_cast<T*>(sums + m);
+    for (std::int64_t i = 0; i < g.m; ++i) sums[i] = y[i];
+    for (std::int64_t k = 0; k < g.k; k += sum_run) {
+      std::fill_n(run, m, T(0));
+      add_columns(run, k, std::min(k + sum_run, g.k));
+      for (std::int64_t i = 0; i < g.m; ++i) sums[i] += run[i];
+    }
+    for (std::int64_t i = 0; i < g.m; ++i) y[i] = static_cast<T>(sums[i]);
   }
   if (y != g.c)
     for (std::int64_t i = 0; i < g.m; ++i) g.c[i * g.c_row] = y[i];

@@ -69,7 +69,7 @@ template <class Interface = ContractionProvider> struct OneDnnProvider final : I
 
 /// The one object of it, for set_contraction_provider.
 template <class Provider = OneDnnProvider<>> const ContractionProvider& onednn_provider() {
-  static const Provider provider;
+  static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;
 }
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/strided.hpp>
 
 namespace tessera::kernels {
@@ -23,9 +24,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Integers wrap around.
+/// Sums along a line are kept in f64, which keeps sums of positive numbers ascending, too. Integers wrap around.
 template <class T, bool = std::is_integral_v<T>> struct ScanSum {
-  using type = T;
+  using type = long_sum_t<T>;
 };
 template <class T> struct ScanSum<T, true> {
   using type = std::make_unsigned_t<T>;

@@ -125,6 +125,20 @@ template <class F, class T> TESSERA_INLINE Mask compare(F f, const Lanes<T>& a, 
     return to_mask<T>(f(a.part[0], b.part[0]), f(a.part[1], b.part[1]));
 }
 
+/// xsimd::select. For integers of AVX-512 xsimd 8.1 spells it in a way that g++ only compiles when it optimises.
+template <class T>
+TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, const xsimd::batch<T>& then,
+                                      const xsimd::batch<T>& otherwise) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, std::int32_t>)
+    return xsimd::batch<T>(_mm512_mask_blend_epi32(condition.data, otherwise.data, then.data));
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return xsimd::batch<T>(_mm512_mask_blend_epi64(condition.data, otherwise.data, then.data));
+  else
+#endif
+    return xsimd::select(condition, then, otherwise);
+}
+
 /// Where two masks differ. xsimd 8.1 takes ^ of AVX-512 masks for |.
 TESSERA_INLINE Mask differ(const Mask& a, const Mask& b) { return {(a.bits & ~b.bits) | (b.bits & ~a.bits)}; }
 
@@ -194,7 +208,8 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
 template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, bool>) {
     using Batch = xsimd::batch<std::int32_t>;
-    const Lanes<std::int32_t> bytes{{xsimd::select(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
+    const Lanes<std::int32_t> bytes{
+        {simd::choose<std::int32_t>(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
     store(reinterpret_cast<std::uint8_t*>(to), bytes);
   } else if constexpr (std::is_same_v<T, bf16>) {
     const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
@@ -286,10 +301,10 @@ TESSERA_INLINE Lanes<T> select(const Mask& condition, const Lanes<T>& then, cons
   if constexpr (std::is_same_v<T, bool>)
     return {(condition.bits & then.bits) | (otherwise.bits & ~condition.bits)};
   else if constexpr (Lanes<T>::parts == 1)
-    return {{xsimd::select(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0])}};
+    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0])}};
   else
-    return {{xsimd::select(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0]),
-             xsimd::select(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
+    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0]),
+             simd::choose<T>(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
 }
 
 /// Converts each lane as static_cast would; to bool, whether it is not zero.

@@ -342,19 +342,22 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   const std::int64_t step = stride_of(dst_strides, inner);
   bool contiguous = step == 1;
   for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
+  constexpr std::size_t batch = 32;  // sources that are combined one after another
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     T* row = dst + offset_of(loops, 1, index, dst_strides);
     if constexpr (std::is_floating_point_v<T>)
       if (contiguous) {
-        // As many at once as fit a small array: later ones are added to what the earlier ones left.
-        constexpr std::size_t batch = 32;
+        // As many at once as fit a small array: to the sum of later ones what the earlier ones left is added, so that
+        // runs of additions stay short.
         const T* from[batch + 1];
         for (std::size_t next = 0; next < sources.size();) {
           int count = 0;
-          if (accumulate || next > 0) from[count++] = row;
+          const bool first = next == 0;
+          if (accumulate && first) from[count++] = row;
           for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
             from[count++] =
                 static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
+          if (!first) from[count++] = row;
           reduce_rows<F>(row, from, count, inner.extent, past_caches);
         }
         return;
@@ -362,23 +365,37 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
     // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
     // written once, and may be one of them.
     constexpr std::int64_t block_size = 512;
-    alignas(64) std::conditional_t<std::is_same_v<T, bf16>, float, T> block[block_size];
+    using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+    alignas(64) Wide block[block_size], earlier[block_size];
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
       const auto at = [&](const StridedSource& source) {
         return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
                begin * stride_of(source.strides, inner);
       };
-      std::size_t next = 0;
+      std::size_t next = 0, end_of_run = batch;
+      bool has_earlier = false;
       if (accumulate) {
         load_block(block, static_cast<const T*>(row + begin * step), step, count);
       } else {
         load_block(block, at(sources[0]), stride_of(sources[0].strides, inner), count);
         next = 1;
       }
+      const auto add_earlier = [&] {
+        if (has_earlier) combine_block<F>(block, earlier, 1, count);
+      };
       while (next < sources.size()) {
         const StridedSource& first = sources[next];
         const std::int64_t stride = stride_of(first.strides, inner);
+        if (std::is_floating_point_v<Wide> && next >= end_of_run) {
+          add_earlier();
+          std::copy(block, block + count, earlier);
+          has_earlier = true;
+          end_of_run = next + batch;
+          load_block(block, at(first), stride, count);
+          ++next;
+          continue;
+        }
         if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
           combine_block<F>(block, at(first), at(sources[next + 1]), count);
           next += 2;
@@ -387,6 +404,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
           ++next;
         }
       }
+      add_earlier();
       if (step == 1) {
         for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {

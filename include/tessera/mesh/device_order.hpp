@@ -21,6 +21,9 @@ struct Digit {
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
+/// Most devices whose ids are listed to change an order that is not changed wheel by wheel.
+inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
+
 /// Most wheels an order of devices is kept in before it becomes a list.
 inline constexpr int max_digits = 12;
 using DigitList = InlineVector<Digit, max_digits>;
@@ -34,7 +37,8 @@ struct KeptIds {
   const KeptIds* next;
 };
 
-/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
+/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value. After the ids
+/// come the positions of 0, 1, ... count-1 in the list, -1 for one that it lacks.
 inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
   static const KeptIds* first = nullptr;  // shared among threads
   std::uint64_t hash = count;
@@ -46,8 +50,14 @@ inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) 
     while (i < count && kept->ids[i] == ids[i]) ++i;
     if (i == count) return kept->ids;
   }
-  auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
-  for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
+  auto* kept = new KeptIds{new std::int32_t[2 * count], count, hash, head};
+  for (std::size_t i = 0; i < count; ++i) {
+    kept->ids[i] = ids[i];
+    kept->ids[count + i] = -1;
+  }
+  for (std::size_t i = count; i-- > 0;)
+    if (const auto id = static_cast<std::size_t>(ids[i]); id < count)
+      kept->ids[count + id] = static_cast<std::int32_t>(i);
   const KeptIds* made = kept;
   while (!__atomic_compare_exchange(&first, &kept->next, &made, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
@@ -83,7 +93,8 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 ///
 /// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
 /// stands for 0, 1, 2, ... of whatever mesh it is given to.
-/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter.
+/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter, and for more
+/// than max_listed_devices where a transpose or a sort is no counter.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;
@@ -145,6 +156,7 @@ class DeviceOrder {
   constexpr std::int64_t position_of(std::int32_t id) const {
     std::int64_t position = 0;
     if (!is_counter()) {
+      if (many_ && id >= 0 && id < size_) return many_[size_ + id] < 0 ? size_ : many_[size_ + id];
       while (position < size_ && (*this)[position] != id) ++position;
       return position;
     }
@@ -153,8 +165,36 @@ class DeviceOrder {
     return position;
   }
 
+  /// The position of an id that stands at another position too; size() where all ids differ.
+  constexpr std::int64_t repeated() const {
+    if (is_counter()) return size_;  // a counter gives each id once
+    Growable<bool> seen(static_cast<std::size_t>(size_));
+    Growable<std::int32_t> outside;  // of 0 to size() - 1
+    for (std::int64_t i = 0; i < size_; ++i) {
+      const std::int32_t id = (*this)[i];
+      if (id < 0 || id >= size_) {
+        outside.push_back(id);
+        continue;
+      }
+      if (seen[static_cast<std::size_t>(id)]) return i;
+      seen[static_cast<std::size_t>(id)] = true;
+    }
+    sort(outside.data(), static_cast<std::int64_t>(outside.size()));
+    for (std::size_t i = 1; i < outside.size(); ++i)
+      if (outside[i] == outside[i - 1]) return position_of(outside[i]);
+    return size_;
+  }
+
   /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
   constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
+    bool moves = false;  // axes in their order, those of size 1 aside, are no transpose
+    int last = -1;
+    for (std::size_t i = 0; i < axes; ++i) {
+      if (sizes[order[i]] == 1) continue;
+      moves = moves || order[i] < last;
+      last = order[i];
+    }
+    if (!moves) return *this;
     if (is_counter()) {
       DigitList groups[max_digits + 1], all;
       bool fits = axes <= max_digits && detail::split_digits(digits_, sizes, axes, groups);
@@ -188,6 +228,7 @@ class DeviceOrder {
         if (append(groups[0], groups[1])) return of_digits(groups[0]);
       }
     }
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t begin = 0; begin < size_; begin += group) {
       for (std::int64_t i = begin; i < begin + group; ++i) ids[static_cast<std::size_t>(i)] = (*this)[i];
@@ -264,7 +305,13 @@ class DeviceOrder {
       sink(0, end);
     }
   }
+  constexpr void check_listed() const {
+    if (size_ > max_listed_devices)
+      fail(errc::capacity, "[mesh] device order: ", size_,
+           " ids in no order of a transposed array; ids are listed for ", max_listed_devices, " devices at most");
+  }
   template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t i = 0; i < size_; ++i) ids[static_cast<std::size_t>(i)] = id_at(i);
     return DeviceOrder(ids.data(), ids.size());
@@ -289,10 +336,15 @@ class DeviceOrder {
       block *= digit.size;
       minor_first.push_back(digit);
     }
-    for (const Digit& digit : minor_first) {  // each id once: a stride is what the narrower digits count
+    // Each id once: a stride is what the narrower digits count, and no two digits have the same.
+    for (std::size_t d = 0; d < minor_first.size(); ++d) {
+      const std::int32_t stride = minor_first[d].stride;
       std::int64_t narrower = 1;
-      for (const Digit& other : minor_first) narrower *= other.stride < digit.stride ? other.size : 1;
-      if (narrower != digit.stride) return false;
+      for (std::size_t o = 0; o < minor_first.size(); ++o) {
+        if (o != d && minor_first[o].stride == stride) return false;
+        if (minor_first[o].stride < stride) narrower *= minor_first[o].size;
+      }
+      if (narrower != stride) return false;
     }
     for (std::size_t d = minor_first.size(); d-- > 0;) digits_.push_back(minor_first[d]);
     for (std::int64_t i = 0; i < size_; ++i) {

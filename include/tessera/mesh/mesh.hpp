@@ -41,9 +41,9 @@ class SubMesh;  // mesh/sub_mesh.hpp
 
 /// Devices arranged in a grid of axes. A mesh without axes is one device.
 ///
-/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise. A mesh is a plain value
-/// of a fixed size, however many devices it has. Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an
-/// order that is no permutation of the ids.
+/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise; a mesh without axes may
+/// be one device of another mesh, by its id. A mesh is a plain value of a fixed size, however many devices it has.
+/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
@@ -99,7 +99,7 @@ class Mesh {
     return order_.empty() ? static_cast<int>(position) : order_[position];
   }
   constexpr Coordinates coordinates_of(int device) const {
-    if (device < 0 || device >= size_)
+    if (axes_.empty() && !order_.empty() ? device != order_[0] : device < 0 || device >= size_)
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
     std::int64_t position = order_.empty() ? device : order_.position_of(device);
     Coordinates coordinates(axes_.size(), 0);
@@ -163,23 +163,12 @@ class Mesh {
     if (order_.empty()) return;
     if (order_.size() != size_)
       fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
-    if (!order_.is_counter()) {  // a counter gives each id once
-      Growable<bool> seen(static_cast<std::size_t>(size_));
-      std::int64_t outside = size_;
-      for (std::int64_t i = 0; i < size_; ++i) {
-        const std::int32_t device = order_[i];
-        bool twice = false;
-        if (device >= 0 && device < size_) {
-          twice = seen[static_cast<std::size_t>(device)];
-          seen[static_cast<std::size_t>(device)] = true;
-        } else {
-          twice = order_.position_of(device) < i;
-          outside = i;
-        }
-        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
-      }
-      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
-    }
+    if (const std::int64_t repeated = order_.repeated(); repeated < size_)
+      fail(errc::mesh_devices, "[mesh] device ids differ: ", order_[repeated], " is given twice");
+    const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
+    for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
+      if (order_[i] < 0 || order_[i] >= ids)
+        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[i]);
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }

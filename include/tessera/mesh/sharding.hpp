@@ -80,6 +80,24 @@ constexpr Sharding replicated(int rank) {
   return sharding;
 }
 
+/// The same placement without what splits nothing: axes of size 1. Two shardings on one mesh mean the same where these
+/// are equal. Plans are made of them, tensors keep what was written.
+constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
+  unsigned ones = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) ones |= mesh.axis_size(axis) == 1 ? 1u << axis : 0u;
+  if ((sharding.used_axes() & ones) == 0) return sharding;
+  Sharding made = sharding;
+  made.unreduced = static_cast<std::uint16_t>(made.unreduced & ~ones);
+  if (made.unreduced == 0) made.reduction = Reduction::sum;
+  for (int dim = 0; dim < made.rank; ++dim) {
+    made.dims[dim].clear();
+    for (std::uint8_t axis : sharding.dims[dim])
+      if ((ones >> axis & 1) == 0) made.dims[dim].push_back(axis);
+    if (made.dims[dim].empty()) made.priority[dim] = 0;
+  }
+  return made;
+}
+
 namespace detail {
 [[noreturn]] inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec, const Mesh& mesh,
                                    int rank) {
@@ -178,7 +196,7 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
     const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
     const std::int64_t begin = index * chunk;
     box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+    box.end[dim] = box.begin[dim] + (chunk < shape[dim] - box.begin[dim] ? chunk : shape[dim] - box.begin[dim]);
   }
   return box;
 }

@@ -42,6 +42,8 @@ constexpr std::string_view name_of(ShardingType type) {
 ///
 /// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
 /// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
+/// Errors: `capacity` from ==, canonical() and replica_id() where sizes of the tile don't divide those of the
+/// transposed range and there are more than max_listed_devices.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
@@ -68,8 +70,20 @@ struct HloSharding {
   std::string text(HloForm form = HloForm::iota) const;
 
   friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
-    const HloSharding x = a.canonical(), y = b.canonical();
-    return x.kind == y.kind && x.tile == y.tile && x.subgroups == y.subgroups && x.devices == y.devices;
+    if (a.kind == b.kind && a.tile == b.tile && a.subgroups == b.subgroups && a.devices == b.devices) return true;
+    const HloSharding x = a.canonical_tile(), y = b.canonical_tile();
+    if (x.kind != y.kind || !(x.tile == y.tile) || !(x.subgroups == y.subgroups)) return false;
+    return x.kind == Kind::tiled ? a.canonical().devices == b.canonical().devices : x.devices == y.devices;
+  }
+
+ private:
+  static constexpr std::size_t max_tile_dims = max_rank + 4;
+  /// canonical() without the devices of its tile; `order` says which dim of this tile each of its dims was.
+  constexpr HloSharding canonical_tile(int* order, std::size_t& axes) const;
+  constexpr HloSharding canonical_tile() const {
+    int order[max_tile_dims]{};
+    std::size_t axes = 0;
+    return canonical_tile(order, axes);
   }
 };
 
@@ -203,13 +217,11 @@ class HloParser {
 
 }  // namespace detail
 
-constexpr HloSharding HloSharding::canonical() const {
+constexpr HloSharding HloSharding::canonical_tile(int* order, std::size_t& axes) const {
   if (kind != Kind::tiled) return *this;
   const std::size_t dims = rank();
   HloSharding out;
   out.kind = Kind::tiled;
-  int order[max_rank + 4]{};
-  std::size_t axes = 0;
   for (; axes < dims; ++axes) {
     order[axes] = static_cast<int>(axes);
     out.tile.push_back(tile[axes]);
@@ -232,6 +244,14 @@ constexpr HloSharding HloSharding::canonical() const {
     whole.kind = out.subgroups.empty() ? Kind::replicated : kinds[static_cast<std::size_t>(out.subgroups.back())];
     return whole;
   }
+  return out;
+}
+
+constexpr HloSharding HloSharding::canonical() const {
+  int order[max_tile_dims]{};
+  std::size_t axes = 0;
+  HloSharding out = canonical_tile(order, axes);
+  if (out.kind != Kind::tiled) return out;
   out.devices = devices.transposed(tile.data(), order, axes);
   if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated)
     out.devices = out.devices.ascending_in_groups(out.tile.back());
@@ -239,7 +259,9 @@ constexpr HloSharding HloSharding::canonical() const {
 }
 
 constexpr std::uint64_t HloSharding::hash() const {
-  const HloSharding one = canonical();
+  HloSharding one = canonical_tile();
+  // Where devices can't be listed, shardings that differ in nothing else share a hash.
+  if (one.kind == Kind::tiled && devices.size() <= max_listed_devices) one = canonical();
   std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
   for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
   for (Subgroup group : one.subgroups) hash = hash_mix(hash, static_cast<std::uint64_t>(group));
@@ -249,7 +271,7 @@ constexpr std::uint64_t HloSharding::hash() const {
 constexpr ShardingType HloSharding::type() const {
   constexpr ShardingType types[] = {ShardingType::unannotated, ShardingType::replicated, ShardingType::maximal,
                                     ShardingType::manual,      ShardingType::unreduced,  ShardingType::tiled};
-  const HloSharding one = canonical();
+  const HloSharding one = canonical_tile();
   if (one.kind != Kind::tiled || one.subgroups.empty()) return types[static_cast<std::size_t>(one.kind)];
   if (one.subgroups.contains(Subgroup::manual)) return ShardingType::manual;
   if (one.subgroups.contains(Subgroup::unreduced)) return ShardingType::unreduced;
@@ -337,7 +359,7 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
     const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
     const std::int64_t begin = tile % sharding.tile[dim] * chunk;
     box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+    box.end[dim] = box.begin[dim] + (chunk < shape[dim] - box.begin[dim] ? chunk : shape[dim] - box.begin[dim]);
   }
   return box;
 }

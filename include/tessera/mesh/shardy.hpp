@@ -19,7 +19,7 @@ namespace tessera {
 /// A sharding as Shardy writes it. Beside ours it has dims that propagation may split further, and axes that are
 /// promised to replicate. Its priority of a dim is kept as ours, a way to store.
 struct ShardySharding {
-  Name mesh_name{"mesh"};
+  Name mesh_name{"mesh"};  ///< empty where the text holds the mesh itself: `<mesh<["x"=2]>, [{"x"}]>`
   Sharding sharding;
   std::uint8_t open_dims = 0;    ///< one bit a dim: `{"x", ?}`
   std::uint16_t replicated = 0;  ///< one bit a mesh axis: `replicated={"y"}`
@@ -92,10 +92,10 @@ class ShardyAxes {
 };
 }  // namespace detail
 
-/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, axes that were cut into parts as one, with `device_ids=[...]` where ids
-/// are not laid row-major.
-inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
-  std::string out = concat_text("sdy.mesh @", name, " = <[");
+namespace detail {
+/// `["data"=2, "model"=4], device_ids=[...]`.
+inline std::string shardy_mesh_body(const Mesh& mesh) {
+  std::string out = "[";
   const char* separator = "";
   for (int axis = 0; axis < mesh.rank(); ++axis) {
     const detail::AxisRun run(mesh, axis);
@@ -109,11 +109,17 @@ inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "m
     for (std::int64_t i = 0; i < mesh.size(); ++i) out += concat_text(i ? ", " : "", mesh.order()[i]);
     out += "]";
   }
-  return out + ">";
+  return out;
+}
+}  // namespace detail
+
+/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, axes that were cut into parts as one, with `device_ids=[...]` where ids
+/// are not laid row-major.
+inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
+  return concat_text("sdy.mesh @", name, " = <", detail::shardy_mesh_body(mesh), ">");
 }
 
-/// `#sdy.sharding<@mesh, [{"x"}, {"y", ?}p1], replicated={"z"}, unreduced={"w"}>`. Shardy has no word for the kind of
-/// reduction: it sums.
+/// `#sdy.sharding<@mesh, [{"x"}, {"y", ?}p1], replicated={"z"}, unreduced=max{"w"}>`; sums are `unreduced={"w"}`.
 inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   const Sharding& sharding = from.sharding;
   const auto axes_of = [&](unsigned mask) {
@@ -122,7 +128,11 @@ inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
       if (mask >> axis & 1) list.add(axis);
     return list.text();
   };
-  std::string out = concat_text("#sdy.sharding<@", from.mesh_name.view(), ", [");
+  std::string out = "#sdy.sharding<";
+  if (from.mesh_name.view().empty())
+    out += concat_text("mesh<", detail::shardy_mesh_body(mesh), ">, [");
+  else
+    out += concat_text("@", from.mesh_name.view(), ", [");
   for (int dim = 0; dim < sharding.rank; ++dim) {
     detail::ShardyAxes axes(mesh);
     for (std::uint8_t axis : sharding.dims[dim]) axes.add(axis);
@@ -133,7 +143,10 @@ inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   }
   out += "]";
   if (from.replicated != 0) out += concat_text(", replicated={", axes_of(from.replicated), "}");
-  if (sharding.unreduced != 0) out += concat_text(", unreduced={", axes_of(sharding.unreduced), "}");
+  if (sharding.unreduced != 0) {
+    const bool sums = sharding.reduction == Reduction::sum;
+    out += concat_text(", unreduced=", sums ? "" : name_of(sharding.reduction), "{", axes_of(sharding.unreduced), "}");
+  }
   return out + ">";
 }
 inline std::string shardy_text(const Sharding& sharding, const Mesh& mesh) {
@@ -148,12 +161,23 @@ class ShardyParser {
   constexpr explicit ShardyParser(std::string_view source) : source_(source), reader_{source} {}
 
   constexpr Mesh mesh() {
+    (void)reader_.take("#");
+    if (reader_.take("sdy.sharding<")) {  // the mesh that a sharding holds
+      expect(reader_.take("mesh"));
+      return mesh_body();
+    }
     if (reader_.take("sdy.mesh")) {
       expect(reader_.take("@"));
       expect(!reader_.take_name().empty());
       expect(reader_.take("="));
     }
-    expect(reader_.take("<[") || (reader_.take("<") && reader_.take("[")));
+    const Mesh read = mesh_body();
+    expect(reader_.done());
+    return read;
+  }
+  /// `<["x"=2], device_ids=[...]>`.
+  constexpr Mesh mesh_body() {
+    expect(reader_.take("<") && reader_.take("["));
     AxisTable axes;
     if (!reader_.take("]")) {
       do {
@@ -175,17 +199,26 @@ class ShardyParser {
       } while (reader_.take(","));
       expect(reader_.take("]"));
     }
-    expect(reader_.take(">") && reader_.done());
+    expect(reader_.take(">"));
     return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
   }
 
   constexpr ShardySharding sharding(const Mesh& mesh) {
     ShardySharding out;
     (void)reader_.take("#");
-    expect(reader_.take("sdy.sharding<") && reader_.take("@"));
-    const std::string_view name = reader_.take_name();
-    expect(!name.empty());
-    out.mesh_name = Name(name);
+    expect(reader_.take("sdy.sharding<"));
+    if (reader_.take("@")) {
+      const std::string_view name = reader_.take_name();
+      expect(!name.empty());
+      out.mesh_name = Name(name);
+    } else {
+      expect(reader_.take("mesh"));
+      out.mesh_name = Name("");
+      const Mesh own = mesh_body();
+      if (!(own == joined(mesh)))
+        fail(errc::mesh_mismatch, "[shardy] mesh: '", source_, "' is about ", own.text(), ", not ", mesh.text(),
+             "; ts::parse_shardy_mesh(text) reads it");
+    }
     expect(reader_.take(",") && reader_.take("["));
     unsigned used = 0;
     if (!reader_.take("]")) {
@@ -195,9 +228,12 @@ class ShardyParser {
     }
     while (reader_.take(",")) {
       if (reader_.take("replicated")) {
+        expect(reader_.take("="));
         axis_set(mesh, out.replicated, used);
       } else {
-        expect(reader_.take("unreduced"));
+        expect(reader_.take("unreduced") && reader_.take("="));
+        for (const Reduction kind : {Reduction::sum, Reduction::max, Reduction::min})
+          if (reader_.take(name_of(kind))) out.sharding.reduction = kind;
         axis_set(mesh, out.sharding.unreduced, used);
       }
     }
@@ -206,6 +242,16 @@ class ShardyParser {
   }
 
  private:
+  /// The mesh before its axes were cut into parts.
+  static constexpr Mesh joined(const Mesh& mesh) {
+    AxisTable axes;
+    for (int axis = 0; axis < mesh.rank();) {
+      const AxisRun run(mesh, axis);
+      axes.push_back({Name(run.name()), static_cast<int>(run.size)});
+      axis = run.end;
+    }
+    return Mesh(axes, mesh.order());
+  }
   constexpr void dim(const Mesh& mesh, ShardySharding& out, unsigned& used) {
     Sharding& sharding = out.sharding;
     require(sharding.rank < max_rank, "too many dims");
@@ -230,7 +276,7 @@ class ShardyParser {
     sharding.priority[at] = static_cast<std::uint8_t>(priority);
   }
   constexpr void axis_set(const Mesh& mesh, std::uint16_t& mask, unsigned& used) {
-    expect(reader_.take("=") && reader_.take("{"));
+    expect(reader_.take("{"));
     do
       for (const std::uint8_t axis : axes(mesh, used)) mask = static_cast<std::uint16_t>(mask | 1u << axis);
     while (reader_.take(","));
@@ -309,12 +355,14 @@ constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_v
 }
 
 /// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it. A part of an axis, `"x":(1)2`, is
-/// read on a mesh that has it: see shardy_mesh. Errors: `sharding_string` for other text, `spec_axis` for an axis that
-/// is unknown or used twice, and for a part that the axes of the mesh don't make up.
+/// read on a mesh that has it: see shardy_mesh. A mesh in the text must be this one. Errors: `mesh_mismatch`;
+/// `sharding_string` for other text, `spec_axis` for an axis that is unknown or used twice, and for a part that the
+/// axes of the mesh don't make up.
 constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh) {
   return detail::ShardyParser(source).sharding(mesh);
 }
-/// Reads `sdy.mesh @mesh = <["x"=2]>`, or the part from `<` on.
+/// Reads `sdy.mesh @mesh = <["x"=2]>`, the part from `<` on, or the mesh that a sharding holds in place of a name. The
+/// mesh of a tensor that is on one device, `<[], device_ids=[3]>`, has that device alone.
 constexpr Mesh parse_shardy_mesh(std::string_view source) { return detail::ShardyParser(source).mesh(); }
 
 }  // namespace tessera

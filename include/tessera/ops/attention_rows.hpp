@@ -26,12 +26,16 @@ constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
     fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
 }
 
-/// Batch, heads and queries may be split; what a row of scores runs over stays whole. The gradients of keys and values
-/// are sums over queries: where these are split, they are partial.
+/// The gradients of keys and values are sums over queries.
+constexpr bool sums_over_queries(const GraphView& graph, int id) {
+  return graph[id].op == Op::attention_grad && AttentionForm::of_node(graph[id]).of != 0;
+}
+/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
+/// over them are partial.
 constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
   using namespace attention_factor;
   const Node& node = graph[id];
-  const bool over_queries = node.op == Op::attention_grad && AttentionForm::of_node(node).of != 0;
+  const bool over_queries = sums_over_queries(graph, id);
   for (int f = 0; f < 6; ++f)
     rule.add(f > queries                    ? FactorKind::replicate
              : f == queries && over_queries ? FactorKind::reduction
@@ -197,6 +201,7 @@ inline constexpr RowEntry attention_rows[] = {
             return c.operand(AttentionForm::of_node(c.node()).of);
           },
       .sharding = attention_sharding,
+      .partial = sums_over_queries,
       .gradient = attention_second_gradient,
       .joins_alike = true}},
 };

@@ -107,6 +107,7 @@ inline constexpr RowEntry contraction_rows[] = {
       .linear = Linearity::each,
       .shape = einsum_shape,
       .sharding = einsum_sharding,
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             einsum_operand_gradient(r, 0);

@@ -11,46 +11,62 @@ namespace tessera {
 
 namespace detail {
 
-/// Element type and rank of operands that meet: equal types, or a number, which takes the other's type.
+template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
+template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
+
+/// Element type and rank of operands that meet. One of them is a tensor.
 template <class A, class B> struct Promote {
-  using type = std::conditional_t<std::is_same_v<typename A::type, Number>, typename B::type, typename A::type>;
-  static constexpr bool numbers = std::is_same_v<typename A::type, Number> || std::is_same_v<typename B::type, Number>;
-  static_assert(numbers || std::is_same_v<typename A::type, typename B::type>,
-                "tessera: the two operands have different element types; convert one of them with ts::cast<T>(x)");
+  static constexpr DType dtype = [] {
+    if constexpr (is_number_v<typename A::type>)
+      return promoted_with<typename B::type>(typename A::type{});
+    else if constexpr (is_number_v<typename B::type>)
+      return promoted_with<typename A::type>(typename B::type{});
+    else
+      return promoted<typename A::type, typename B::type>();
+  }();
+  using type = element_t<dtype>;
   static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
 };
 
-/// Numbers take the element type of the tensor they meet.
-constexpr Value meet(Value x, Value with) {
-  return x.rank() == 0 && x.dtype() != with.dtype() ? build::cast(x, with.dtype()) : x;
+/// An operand in the type that it meets the others in.
+template <class Typed> constexpr Value convert_operand(Value x, DType type) {
+  const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;
+  if (is_whole && !is_floating(type) && x.dtype() != type) return build::checked_cast(x, type, NumberRule::of_its_type);
+  return build::cast(x, type);
 }
-template <class Element> constexpr Value as_element(Value x) {
-  if constexpr (std::is_same_v<Element, Number>)
-    return x;
-  else
-    return build::cast(x, dtype_v<Element>);
+
+/// Functions that have no integer results: of integers and bools they are computed in f32.
+constexpr bool is_fractional(Op op) {
+  return op == Op::div || (op >= Op::exp && op <= Op::sigmoid) || op == Op::gelu || op == Op::silu;
 }
 
 template <Op O> struct Unary {
   template <class A> struct result : A {
-    static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not,
+    static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not || is_fractional(O),
                   "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<is_fractional(O), element_t<floating_type(dtype_v<typename A::type>)>,
+                                    std::conditional_t<O == Op::logical_not, bool, typename A::type>>;
   };
+  template <class A> static constexpr void convert(Value& x) {
+    if constexpr (is_fractional(O)) x = build::cast(x, floating_type(x.dtype()));
+  }
   static constexpr Value emit(Value context, Value x) { return build::unary(O, x.at(context.source)); }
 };
 
 template <Op O> struct Binary {
   template <class A, class B>
-  using result =
-      Typed<std::conditional_t<build::is_predicate(O), bool, typename Promote<A, B>::type>, Promote<A, B>::rank>;
-  static constexpr Value emit(Value context, Value x, Value y) {
-    // Number operands are the only ones whose types may differ here.
-    const bool x_is_number = x.rank() == 0 && x.dtype() != y.dtype() && is_number(x);
-    x = x_is_number ? meet(x, y) : x;
-    y = x_is_number ? y : meet(y, x);
-    return build::binary(O, x.at(context.source), y);
+  static constexpr DType meets_in = is_fractional(O) ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
+  template <class A, class B> struct result {
+    static_assert(meets_in<A, B> != DType::bool_ || (O != Op::sub && O != Op::pow),
+                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<build::is_predicate(O), bool, element_t<meets_in<A, B>>>;
+    static constexpr int rank = Promote<A, B>::rank;
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = convert_operand<A>(x, meets_in<A, B>);
+    y = convert_operand<B>(y, meets_in<A, B>);
   }
-  static constexpr bool is_number(const Value& v) { return is_host_source(v.node().op); }
+  static constexpr Value emit(Value context, Value x, Value y) { return build::binary(O, x.at(context.source), y); }
 };
 
 }  // namespace detail
@@ -59,6 +75,16 @@ struct AddTag : detail::Binary<Op::add> {};
 struct SubTag : detail::Binary<Op::sub> {};
 struct MulTag : detail::Binary<Op::mul> {};
 struct DivTag : detail::Binary<Op::div> {};
+struct TruncateDivTag : detail::Binary<Op::div> {
+  template <class A, class B> struct result : detail::Promote<A, B> {
+    static_assert(is_integer(detail::Promote<A, B>::dtype),
+                  "tessera: truncate_div is of integers; floating tensors divide by /");
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = detail::convert_operand<A>(x, detail::Promote<A, B>::dtype);
+    y = detail::convert_operand<B>(y, detail::Promote<A, B>::dtype);
+  }
+};
 struct LessTag : detail::Binary<Op::less> {};
 struct LessEqualTag : detail::Binary<Op::less_equal> {};
 struct GreaterTag : detail::Binary<Op::greater> {};
@@ -67,7 +93,8 @@ struct NegTag : detail::Unary<Op::neg> {};
 
 using Here = std::source_location;
 
-/// Elementwise functions. Shape and sharding of the result are the operand's; no communication.
+/// Elementwise functions. Shape and sharding of the result are the operand's; no communication. Those without integer
+/// results give f32 for integers.
 template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
   return call<detail::Unary<Op::abs>>(Source::from(at), x);
 }
@@ -109,11 +136,18 @@ template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here
 }
 
 /// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unit) repeat. Errors: shape_mismatch.
+/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto pow(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<Op::pow>>(Source::from(at), a, b);
+}
+/// The quotient of integers without its fraction, as `/` of C++ integers. Division by zero gives 0.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto truncate_div(const A& a, const B& b, Here at = Here::current()) {
+  return call<TruncateDivTag>(Source::from(at), a, b);
 }
 /// The smaller, the larger. NaN in either operand gives NaN.
 template <Operand A, Operand B>
@@ -153,10 +187,11 @@ struct SelectTag {
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
   };
+  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
+    no = convert_operand<B>(no, Promote<A, B>::dtype);
+  }
   static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
-    const bool first = Binary<Op::add>::is_number(yes) && yes.dtype() != no.dtype();
-    yes = first ? meet(yes, no) : yes;
-    no = first ? no : meet(no, yes);
     return build::select(condition, yes.at(context.source), no);
   }
 };

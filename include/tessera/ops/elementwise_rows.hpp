@@ -60,6 +60,21 @@ constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity 
           .flops = flops};
 }
 
+/// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
+constexpr Value lowered_exponent(Value p) {
+  if (p.node().op == Op::constant) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
+  return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
+}
+
+/// The gradient of an operation that gives one of two operands, the second where `yields` holds of them. Where they are
+/// equal each gets half of the cotangent, as in JAX and PyTorch.
+constexpr void share_choice(Gradient& r, Op yields) {
+  const Value x = r.x(0), y = r.x(1), zero = x.number(0);
+  const Value share = build::select(build::binary(Op::equal, x, y), r.g() * 0.5, r.g());
+  if (r.needs(0)) r.add(0, build::select(build::binary(yields, x, y), zero, share));
+  if (r.needs(1)) r.add(1, build::select(build::binary(yields, y, x), zero, share));
+}
+
 // A table, a row for each operation.
 // clang-format off
 // In a gradient rule g() is the cotangent, x(i) operand i, y() the result, add(i, v) hands v to operand i.
@@ -68,7 +83,7 @@ inline constexpr RowEntry elementwise_rows[] = {
                           [](double a, double) { return -a; })},
     {Op::abs, elementwise("abs", 1, Linearity::no,
                           [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
-                          [](double a, double) { return a < 0 ? -a : a; })},
+                          [](double a, double) { return a <= 0 ? 0 - a : a; })},
     {Op::exp, elementwise("exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
     {Op::log, elementwise("log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
     {Op::sqrt, elementwise("sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
@@ -115,25 +130,18 @@ inline constexpr RowEntry elementwise_rows[] = {
     {Op::pow, elementwise("pow", 2, Linearity::no,
                           [](Gradient& r) {
                             Value x = r.x(0), p = r.x(1);
-                            r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
+                            r.add(0, r.g() * p * build::binary(Op::pow, x, lowered_exponent(p)));
                             if (!r.needs(1)) return;
                             // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
-                            Value one = x.number(1), zero = x.number(0);
-                            Value positive = build::binary(Op::greater, x, zero);
-                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
+                            Value zero = x.number(0);
+                            Value flat = build::binary(Op::logical_and, build::binary(Op::equal, x, zero),
+                                                       build::binary(Op::greater_equal, p, zero));
+                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(flat, x.number(1), x)));
                           }, 30)},
-    {Op::minimum, elementwise("minimum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return b < a ? b : a; })},
-    {Op::maximum, elementwise("maximum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return a < b ? b : a; })},
+    {Op::minimum, elementwise("minimum", 2, Linearity::no, [](Gradient& r) { share_choice(r, Op::greater); }, 1,
+                              [](double a, double b) { return b < a || b != b ? b : a; })},
+    {Op::maximum, elementwise("maximum", 2, Linearity::no, [](Gradient& r) { share_choice(r, Op::less); }, 1,
+                              [](double a, double b) { return a < b || b != b ? b : a; })},
     {Op::equal, elementwise("equal", 2, Linearity::no, nullptr)},
     {Op::not_equal, elementwise("not_equal", 2, Linearity::no, nullptr)},
     {Op::less, elementwise("less", 2, Linearity::no, nullptr)},

@@ -16,14 +16,16 @@ namespace build {
 constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
 constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
 
-/// x less its largest element along a dim. The shift cancels wherever this is used, so it has no gradient.
-constexpr Value shifted(Value x, int dim) {
-  Node made = reduce(Op::max, x, 1u << dim, true).node();
+/// A reduction that counts as a constant to gradients: a shift that cancels in what it is used for.
+constexpr Value constant_reduce(Op op, Value x, int dim) {
+  Node made = reduce(op, x, 1u << dim, true).node();
   Reduced reduced = Reduced::of(made);
   reduced.constant = true;
   made.labels = reduced.pack();
-  return x - x.make(made, {x.id});
+  return x.make(made, {x.id});
 }
+/// x less its largest element along a dim.
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, dim); }
 constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
 constexpr Value softmax(Value x, int dim) {
   const Value e = unary(Op::exp, shifted(x, dim));
@@ -81,9 +83,14 @@ struct LayerNormTag {
     x = build::cast(x.at(context.source), computed_as(type));
     gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
     const int dim = x.rank() - 1;
-    const Value centered = x - build::row_mean(x, dim);
-    const Value variance = build::row_mean(centered * centered, dim);
-    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
+    // A mean far from 0 is rounded by more than what it is subtracted to find. The rest of it is the mean of what is
+    // left, which costs no pass of its own; its slope is 0.
+    const Value count = build::cast(build::extent(x, dim), x.dtype());
+    const Value near = x - build::row_sum(x, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, dim) / count;
+    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
+    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
+    return build::cast((near - rest) * scale * gain + bias, type);
   }
 };
 

@@ -51,6 +51,7 @@ inline constexpr RowEntry indexed_rows[] = {
       .linear = Linearity::first,
       .shape = gather_shape,
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
@@ -68,6 +69,7 @@ inline constexpr RowEntry indexed_rows[] = {
       .linear = Linearity::first,
       .shape = [](const ShapeContext& c) { return c.operand(2); },
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             const Value rows = r.x(0), g = r.full_g();

@@ -43,8 +43,10 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     int inferred = -1;
     for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
       if (c.node().arity > 1 && c.has(1 + last)) {
-        extents[static_cast<std::size_t>(last)] = c.number(1 + last);
-        product *= c.number(1 + last);
+        const std::int64_t size = c.number(1 + last);
+        if (size < 1) fail_shapes(c, "a dim is split by a size below one");
+        if (!multiply_fits(product, size, product)) fail_large(c);
+        extents[static_cast<std::size_t>(last)] = size;
       } else if (inferred < 0) {
         inferred = last;
       } else {
@@ -52,7 +54,6 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       }
     }
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
-    if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
     if (inferred >= 0) {
       if (extent % product != 0) {
         if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
@@ -71,8 +72,10 @@ constexpr Shape rearrange_shape(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
   const Shape extents = factor_extents(c);
   Shape shape(c.node().rank, 1);
-  for (int p = 0; p < factors.count; ++p)
-    shape[static_cast<std::size_t>(factors.out_dim[p])] *= extents[static_cast<std::size_t>(factors.order[p])];
+  for (int p = 0; p < factors.count; ++p) {
+    std::int64_t& extent = shape[static_cast<std::size_t>(factors.out_dim[p])];
+    if (!multiply_fits(extent, extents[static_cast<std::size_t>(factors.order[p])], extent)) fail_large(c);
+  }
   return shape;
 }
 
@@ -135,7 +138,8 @@ constexpr Shape slice_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
-  if (start < 0 || size < 0 || start + size > shape[dim]) fail_shapes(c, "the range is not inside the dim");
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
+    fail_shapes(c, "the range is not inside the dim");
   shape[dim] = size;
   return shape;
 }
@@ -145,7 +149,8 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
-  if (c.number(1) < 0 || c.number(1) + shape[dim] > extent) fail_shapes(c, "padding is negative");
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
+    fail_shapes(c, "padding is negative");
   shape[dim] = extent;
   return shape;
 }
@@ -199,7 +204,7 @@ constexpr Shape concat_shape(const ShapeContext& c) {
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
-    shape[dim] += c.operand(i)[dim];
+    if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;
 }
@@ -236,7 +241,7 @@ constexpr Shape permute_shape(const ShapeContext& c) {
 /// Which place a place receives from, -1: none. `number(i)` is operand i.
 template <class NumberAt>
 constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
-  if (node.arity == 2) return ((place - number(1)) % extent + extent) % extent;
+  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
   for (int i = 1; i < node.arity; i += 2)
     if (number(i + 1) == place) return number(i);
   return -1;
@@ -270,6 +275,7 @@ inline constexpr RowEntry layout_rows[] = {
       .linear = Linearity::first,
       .shape = slice_shape,
       .sharding = moved_dim_sharding,
+      .partial = takes_row,
       .offset = slice_offset,
       .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
       .flops = 0}},

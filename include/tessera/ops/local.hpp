@@ -197,11 +197,13 @@ template <class Region, class X> constexpr LocalValue local_value(Value context,
     return {lower(context, x), 0, 0};
 }
 template <class Region, class X, class... Ts, class... Done>
-constexpr Value local_call(Value context, const Pack<Ts...>& pack, const Done&... done) {
-  if constexpr (sizeof...(Ts) == 0)
+constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
+  if constexpr (sizeof...(Ts) == 0) {
+    Emission<X>::convert(done.value...);
     return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
-  else
+  } else {
     return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
+  }
 }
 
 /// A table that is looked up is the same on every device.
@@ -228,7 +230,11 @@ template <class Tag, class... Operands> struct LocalCall {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
       context.source = source;
-      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value<Region>(context, operands)...));
+      const auto emit = [&](auto... values) {
+        Emission<Expr<Tag, Operands...>>::convert(values.value...);
+        return LocalRule<Tag>::emit(Region::text, context, all, values...);
+      };
+      return Made(emit(local_value<Region>(context, operands)...));
     }
   }
 };

@@ -20,6 +20,13 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                    {shape.id, cast(key, DType::f64).id});
 }
 
+/// 1 / (1 - rate). At a rate of 1 nothing is kept: 0, since infinity times nothing would be the gradient's NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().op == Op::constant) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
 }  // namespace build
 
 namespace detail {
@@ -29,8 +36,7 @@ template <class A> inline constexpr bool draws_v = is_floating_v<typename A::typ
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
     static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Key::type, Number>,
-                  "tessera: the key of random numbers is a number or a ts::Scalar");
+    static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
@@ -51,13 +57,14 @@ template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
+    static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
     const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
     const Value scaled = x * scale;
     return build::select(kept, scaled, x.number(0));
@@ -79,7 +86,8 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
   return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
 
-/// Zero with probability `rate`, and x / (1 - rate) otherwise. Two dropouts of one key need two streams.
+/// Zero with probability `rate`, and x / (1 - rate) otherwise: zeros at a rate of 1. Two dropouts of one key need two
+/// streams. Errors: option for a rate outside of [0, 1].
 template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));

@@ -27,9 +27,8 @@ constexpr int bit_count(unsigned bits) {
 
 template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
-    using type = typename A::type;
-    static_assert(!std::is_same_v<type, bool>,
-                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
@@ -39,7 +38,7 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
     set <<= x.rank() - rank;
-    const DType type = x.dtype();
+    const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(O, x.at(context.source), set, Keep);
     if constexpr (Mean) {
@@ -65,8 +64,9 @@ template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr au
 }  // namespace detail
 
 /// Sums, means and extremes over the named dims (all when none is named): `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`.
-/// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
-/// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
+/// Sums of bools and of integers below 32 bits are i32, means of integers f32; the largest of bools is whether any
+/// holds. Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim
+/// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<Op::sum, false, false, Dims...>(x, at);

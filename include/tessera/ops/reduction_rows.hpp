@@ -60,8 +60,10 @@ inline constexpr RowEntry reduction_rows[] = {
       .linear = Linearity::first,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
+            if (Reduced::of(r.node()).constant) return;
             Value g = r.g();
             r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
           }}},
@@ -71,6 +73,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
     {Op::min,
      {.name = "min",
@@ -78,6 +81,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
 };
 

@@ -24,9 +24,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   return text + ']';
 }
 
-/// Throws shape_mismatch with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-/// Not constexpr on purpose.
-[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
   const OpRow& row = row_of(c.node().op);
   std::string operands;
   for (int i = 0; i < c.node().arity; ++i) {
@@ -39,8 +38,18 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
   const std::string at = c.node().source.text();
-  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ",
-       at);
+  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+}
+/// shape_mismatch. Not constexpr on purpose.
+[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+  fail_operation(errc::shape_mismatch, c, why, name);
+}
+/// capacity, for a result that no tensor can be.
+[[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
+  fail_operation(errc::capacity, c, concat_text("more than 2^52 elements in ", shape_text(c.node().dtype, result)), {});
+}
+[[noreturn]] inline void fail_large(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "more than 2^52 elements", {});
 }
 
 }  // namespace tessera

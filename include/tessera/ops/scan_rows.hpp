@@ -7,15 +7,14 @@
 
 namespace tessera::build {
 
-/// Sums of bf16 are f32 until they are whole.
 constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return x;
-  const Value wide = cast(x, computed_as(x.dtype()));
+  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
+  const Value wide = cast(x, summed_as(x.dtype()));
   const Node& from = wide.node();
   return cast(
       wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
                 {wide.id}),
-      x.dtype());
+      sum_type(x.dtype()));
 }
 
 }  // namespace tessera::build

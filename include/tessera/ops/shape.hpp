@@ -23,8 +23,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 /// Sizes reach a graph as 64-bit integers.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
-/// Two sizes as nodes of the trace that one of them belongs to.
+/// The result of two sizes: a number, or a node of the trace that one of them belongs to.
 constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
+  if (!x.traced() && !y.traced()) {
+    std::int64_t exact = 0;
+    const IntegerResult found = fold_integers(op, x.value(), y.value(), exact);
+    if (found != IntegerResult::known) fail_integers(found, row_of(op).name, x.value(), y.value());
+    return Dim(exact);
+  }
   const Value context = x.traced() ? x.placeholder() : y.placeholder();
   return Dim(build::binary(op, lower(context, x), lower(context, y)));
 }
@@ -37,14 +43,19 @@ template <int Rank, int Dim, class T> struct IotaTag {
 };
 
 struct BroadcastTag {
+  template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
   template <class A, class B> struct result {
-    static_assert(std::is_same_v<typename A::type, Number> || A::rank <= B::rank,
-                  "tessera: a tensor can't be broadcast to a tensor of fewer dims");
-    using type = typename Promote<A, Typed<typename B::type, B::rank>>::type;
+    static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+    static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
+                      !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
+                  "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
+    using type = typename std::conditional_t<fills<A, B>, B, A>::type;
     static constexpr int rank = B::rank;
   };
+  template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
+    if constexpr (fills<A, B>) x = convert_operand<A>(x, like.dtype());
+  }
   static constexpr Value emit(Value context, Value x, Value like) {
-    x = Binary<Op::add>::is_number(x) ? build::cast(x, like.dtype()) : x;
     const int lead = like.rank() - x.rank();
     for (int d = 0; d < x.rank(); ++d)
       if (lead + d >= 0 && like.is_unit(lead + d) && !x.is_unit(d))
@@ -55,22 +66,13 @@ struct BroadcastTag {
 
 }  // namespace detail
 
-/// Arithmetic of sizes. Inside a traced function the sizes may be unknown: the result is computed when the program is
-/// planned. Division rounds toward zero.
-constexpr Dim operator+(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::add, x, y) : Dim(x.value() + y.value());
-}
-constexpr Dim operator-(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::sub, x, y) : Dim(x.value() - y.value());
-}
-constexpr Dim operator*(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::mul, x, y) : Dim(x.value() * y.value());
-}
-constexpr Dim operator/(const Dim& x, const Dim& y) {
-  if (x.traced() || y.traced()) return detail::combine(Op::div, x, y);
-  if (y.value() == 0) fail(errc::dim_range, "[dim] division: ", x.value(), " / 0");
-  return Dim(x.value() / y.value());
-}
+/// Arithmetic of sizes, exact: `capacity` for a result beyond 64 bits, `dim_range` for a division by zero. Inside a
+/// traced function the sizes may be unknown: the result is computed when the program is planned. Division rounds toward
+/// zero.
+constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine(Op::add, x, y); }
+constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine(Op::sub, x, y); }
+constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine(Op::mul, x, y); }
+constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine(Op::div, x, y); }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
@@ -89,13 +91,17 @@ template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, 
 /// x, repeated along the dims that it lacks or that have static extent 1, to the shape of `like`.
 /// Errors: shape_mismatch where another dim differs. No communication.
 template <Operand X, TensorOperand Like>
+  requires(!std::is_same_v<X, bool>)
 constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), x, like);
 }
 /// A tensor of one number, with the shape and the element type of `like`.
 template <NumberOperand N, TensorOperand Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
-  return call<detail::BroadcastTag>(Source::from(at), value, like);
+  if constexpr (std::is_same_v<N, bool>)
+    return full_like(like, static_cast<int>(value), at);
+  else
+    return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
 template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 0, at);

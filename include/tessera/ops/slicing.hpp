@@ -8,6 +8,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, int D> struct SliceTag {
+  static constexpr int size_operand = 2;
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));

@@ -56,7 +56,11 @@ inline constexpr RowEntry source_rows[] = {
      {.name = "arange",
       .kind = OpKind::index,
       .arity = 1,
-      .shape = [](const ShapeContext& c) { return Shape{c.number(0)}; },
+      .shape =
+          [](const ShapeContext& c) {
+            if (c.number(0) < 0) fail_shapes(c, "a count is below zero");
+            return Shape{c.number(0)};
+          },
       .sharding =
           [](const GraphView&, int, FactorRule& rule) {
             rule.operands.resize(1);

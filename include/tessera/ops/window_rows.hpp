@@ -41,8 +41,10 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
   if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  if (shape[dim] <= (size - 1) * dilation) fail_shapes(c, "a window is longer than the dim", "conv");
-  shape[dim] = (shape[dim] - (size - 1) * dilation - 1) / stride + 1;
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
   shape.insert(dim + 1, size);
   return shape;
 }
@@ -50,8 +52,13 @@ constexpr Shape windows_shape(const ShapeContext& c) {
 /// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
 template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
   const auto dim = static_cast<std::size_t>(dim_of(node));
-  strides.insert(dim + 1, strides[dim] * static_cast<std::int64_t>(number(3)));
-  strides[dim] *= static_cast<std::int64_t>(number(2));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = strides[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  strides.insert(dim + 1, steps(number(3)));
+  strides[dim] = steps(number(2));
   return strides;
 }
 

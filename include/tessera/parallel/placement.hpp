@@ -121,19 +121,20 @@ constexpr InlineVector<std::uint8_t, max_axes> chunk_order(const Placements& pla
 
 /// The indices that the device at `coordinates` holds, by DTensor's rule: axes split a dim one after another, each
 /// cutting what the ones before have left into chunks of ceil(n/k). Where chunks are uneven, that is not the split of a
-/// Sharding, whose axes count as one.
+/// Sharding, whose axes count as one. An empty chunk is at the end of the dim, whatever it is a chunk of.
 constexpr Box placed_box(const Shape& shape, const Placements& placements, const Mesh& mesh,
                          const Coordinates& coordinates) {
   Box box{Shape(shape.size(), 0), shape};
-  for (std::size_t dim = 0; dim < shape.size(); ++dim)
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     for (std::uint8_t axis : detail::chunk_order(placements, static_cast<int>(dim))) {
       const std::int64_t n = box.end[dim] - box.begin[dim], k = mesh.axis_size(axis);
       const std::int64_t chunk = n / k + (n % k != 0), at = coordinates[axis] * chunk;
-      const std::int64_t begin = box.begin[dim] + (at < n ? at : n),
-                         end = box.begin[dim] + (at + chunk < n ? at + chunk : n);
-      box.begin[dim] = begin;
-      box.end[dim] = end;
+      const std::int64_t skipped = at < n ? at : n, left = n - skipped;
+      box.begin[dim] += skipped;
+      box.end[dim] = box.begin[dim] + (chunk < left ? chunk : left);
     }
+    if (box.begin[dim] == box.end[dim]) box.begin[dim] = box.end[dim] = shape[dim];
+  }
   return box;
 }
 

@@ -67,8 +67,8 @@ template <class P> std::string totals_text(const P& plan) {
     while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
     if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
     totals[t].count += times;
-    totals[t].payload += c.payload_bytes * times;
-    totals[t].wire += c.wire_bytes * times;
+    add_times(totals[t].payload, c.payload_bytes, times, "bytes", c.source);
+    add_times(totals[t].wire, c.wire_bytes, times, "bytes", c.source);
   });
   std::string out = totals.empty() ? "no communication\n" : "communication of each device\n";
   for (const Total& t : totals)

@@ -95,7 +95,7 @@ class ExplicitAxes {
     int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
       for (int i = 0; i < graph[user].arity; ++i) {
-        if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user].op).shape_only, i)) continue;
         ++readers;
         if (graph[user].op != Op::constraint) continue;
         ++constraints;
@@ -150,26 +150,30 @@ class ExplicitAxes {
     };
     for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
       const int x = graph.operand(id, i);
-      if (x < 0 || (row.shape_only >> i & 1)) continue;
+      if (x < 0 || has_operand(row.shape_only, i)) continue;
       const Sharding& own = of[static_cast<std::size_t>(x)];
       for (int d = 0; d < own.rank; ++d) {
         if (own.dims[d].empty()) continue;
         const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
         if (factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
-        if (factors.size() > 1 && extents[f] % devices_of(own.dims[d]) != 0) {
-          object("a dim that is split or merged does not keep its axes");
+        if (factors.size() > 1) {
+          if (!split_factors(own.dims[d], factors, extents, axes))
+            object("a dim that is split or merged does not keep its axes");
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
           object("a dim that the operation takes whole is split");
           continue;
         }
-        if (axes[f].empty())
+        // One operand of a product is gathered where the other has all of a summed dim.
+        const bool met = !axes[f].empty();
+        if (!met)
           axes[f] = own.dims[d];
         else if (!(axes[f] == own.dims[d]))
           object("dims that meet are split in two ways");
-        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction)
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
+            (met || row.kind != OpKind::contraction))
           object("a summed dim is split, so the result would be partial or reduced");
       }
     }
@@ -177,12 +181,15 @@ class ExplicitAxes {
     for (int d = 0; d < node.rank; ++d) {
       const auto& factors = rule.result.dims[d];
       if (factors.empty()) continue;
+      bool whole = true;  // the major ones before are split as far as they go
       for (std::size_t k = 0; k < factors.size(); ++k) {
-        const AxisList& own = axes[static_cast<std::size_t>(factors[k])];
-        if (k > 0 && !own.empty()) {
+        const auto f = static_cast<std::size_t>(factors[k]);
+        const AxisList& own = axes[f];
+        if (!whole && !own.empty()) {
           object("a dim that is split is not the major one of those merged");
           continue;
         }
+        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
         for (std::uint8_t axis : own) {
           if (used >> axis & 1u) {
             object("two dims of the result would be split by one axis");
@@ -197,8 +204,27 @@ class ExplicitAxes {
     if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
     return made;
   }
+  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
+  /// on each device, and then the next does. False where they don't divide a part.
+  template <class Factors>
+  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
+                               Growable<AxisList>& axes) const {
+    std::size_t next = 0;
+    for (const std::int8_t factor : factors) {
+      const auto f = static_cast<std::size_t>(factor);
+      AxisList own;
+      std::int64_t left = extents[f];
+      for (; next < list.size() && left > 1; ++next) {
+        if (left % mesh_.axis_size(list[next]) != 0) return false;
+        left /= mesh_.axis_size(list[next]);
+        own.push_back(list[next]);
+      }
+      axes[f] = own;
+    }
+    return next == list.size();
+  }
   constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<double>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
@@ -210,7 +236,7 @@ class ExplicitAxes {
     Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
       const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
-      inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
+      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
     }
     if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
@@ -218,7 +244,7 @@ class ExplicitAxes {
   }
   constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
-    const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
+    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
     if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
     return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
   }

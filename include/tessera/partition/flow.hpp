@@ -180,8 +180,9 @@ class Flow {
         if (made.unreduced != 0 && leaves_parts_out(unit.kind))
           parts[at(output.node)] = lacking_parts(links_, own, unit.input_count + o, factors[at(u)], mesh_);
       }
-      if (made.unreduced != 0 && output.accumulates && output.reduce_op != Op::sum)
-        made.reduction = output.reduce_op == Op::max ? Reduction::max : Reduction::min;
+      if (made.unreduced != 0)
+        made.reduction =
+            combined_by(output.accumulates ? output.reduce_op : graph_[output.node].op, graph_[output.node].dtype);
       keep_priorities(made, values_.of[at(output.node)]);
       produced[at(output.node)] = made;
     }

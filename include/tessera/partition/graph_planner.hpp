@@ -120,7 +120,8 @@ class GraphPlanner {
       if (stacked) {
         Shape slice = made.shape;
         slice.erase(0);
-        made.stored_bytes = made.shape[0] * distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_);
+        made.stored_bytes = checked_product(
+            made.shape[0], distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_), "bytes of layers");
       } else {
         made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
       }
@@ -206,7 +207,7 @@ class GraphPlanner {
     const int result = add_value(node, target, role_of(node, target), stacked);
     step.inputs = {best};
     step.outputs = {result};
-    step.bytes = moved_bytes(value(best), mesh_) + moved_bytes(value(result), mesh_);
+    for (const int v : {best, result}) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     return result;
   }
@@ -226,7 +227,7 @@ class GraphPlanner {
   }
   constexpr Shape windows_of(int node, int source) const {
     return rows::window_strides(graph_[node], strides_[size(source)],
-                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))]; });
+                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
   }
 
   // ---- units
@@ -323,9 +324,10 @@ class GraphPlanner {
       const std::int64_t own = value(v).parts.count(mesh_, devices_on(mesh_, value(v).sharding.unreduced));
       parts = own > parts ? own : parts;
     }
-    step.flops = unit_flops(graph_, units_, u, solver_.links[size(g_)], found_) * parts;
-    for (std::int32_t v : step.inputs) step.bytes += moved_bytes(value(v), mesh_);
-    for (std::int32_t v : step.outputs) step.bytes += moved_bytes(value(v), mesh_);
+    step.flops = checked_product(unit_flops(graph_, units_, u, solver_.links[size(g_)], found_), parts, "operations",
+                                 step.source);
+    for (std::int32_t v : step.inputs) add_moved(step, v);
+    for (std::int32_t v : step.outputs) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
   }
@@ -419,12 +421,16 @@ class GraphPlanner {
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), k >= repeat.carried));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
-      step.flops += inside.flops * step.layers;
-      step.bytes += inside.bytes * step.layers;
+      add_times(step.flops, inside.flops, step.layers, "operations", step.source);
+      add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);
     }
     made_.steps.push_back(std::move(step));
     for (int k = 0; k < unit.output_count; ++k)
       if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
+  }
+
+  constexpr void add_moved(PlanStep& step, int v) {
+    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
 
   /// Layers take their operands as slices of memory: a view that is not row-major is copied.
@@ -438,7 +444,7 @@ class GraphPlanner {
     const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
     step.inputs = {v};
     step.outputs = {result};
-    step.bytes = 2 * moved_bytes(value(v), mesh_);
+    for (int i = 0; i < 2; ++i) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     return result;
   }

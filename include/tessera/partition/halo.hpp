@@ -144,14 +144,15 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
-    if (!c.has(i) || (row.shape_only >> i & 1) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
     if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
   Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
   slab[static_cast<std::size_t>(dim)] = 1;
-  return halo.most_sent() * volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype));
+  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+                         "bytes of a halo", c.node().source);
 }
 
 /// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross

@@ -121,7 +121,8 @@ class LeastCostPath {
           if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
           Sharding exchanged = made;
           for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
-          move(at, exchanged, Collective::all_to_all, axes, bytes(s) * devices_on(mesh_, axes));
+          move(at, exchanged, Collective::all_to_all, axes,
+               checked_product(bytes(s), devices_on(mesh_, axes), "bytes"));
         }
       }
     }
@@ -187,7 +188,7 @@ class LeastCostPath {
 inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
   if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
-  return detail::LeastCostPath(shape, dtype, mesh, from, to).steps;
+  return detail::LeastCostPath(shape, dtype, mesh, canonical(from, mesh), canonical(to, mesh)).steps;
 }
 
 }  // namespace tessera

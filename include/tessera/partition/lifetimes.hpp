@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 
@@ -24,7 +25,7 @@ namespace detail {
 inline constexpr std::int64_t arena_alignment = 64;
 
 constexpr std::int64_t arena_bytes(std::int64_t bytes) {
-  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+  return checked_sum(bytes, arena_alignment - 1, "bytes") / arena_alignment * arena_alignment;
 }
 
 /// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
@@ -55,12 +56,15 @@ constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
   Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
   for (const Lifetime& block : blocks) {
-    change[static_cast<std::size_t>(block.first)] += detail::arena_bytes(block.bytes);
-    change[static_cast<std::size_t>(block.last) + 1] -= detail::arena_bytes(block.bytes);
+    const std::int64_t bytes = detail::arena_bytes(block.bytes);
+    std::int64_t &more = change[static_cast<std::size_t>(block.first)],
+                 &less = change[static_cast<std::size_t>(block.last) + 1];
+    more = checked_sum(more, bytes, "bytes of a device");
+    less = checked_sum(less, -bytes, "bytes of a device");
   }
   std::int64_t live = 0, peak = 0;
   for (std::int64_t bytes : change) {
-    live += bytes;
+    live = checked_sum(live, bytes, "bytes of a device");
     peak = live > peak ? live : peak;
   }
   return peak;
@@ -93,7 +97,8 @@ constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
       end = other_end > end ? other_end : end;
     }
     block.offset = best < 0 ? end : best;
-    peak = block.offset + bytes > peak ? block.offset + bytes : peak;
+    const std::int64_t block_end = checked_sum(block.offset, bytes, "bytes of intermediates");
+    peak = block_end > peak ? block_end : peak;
     std::size_t at = placed.size();
     placed.push_back(index);
     for (; at > 0 && blocks[static_cast<std::size_t>(placed[at - 1])].offset > block.offset; --at)

@@ -23,7 +23,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   bool any = false, all = true;
   int linear_count = 0;
   for (int i = 0; i < node.arity; ++i) {
-    if (row.shape_only >> i & 1) continue;
+    if (has_operand(row.shape_only, i)) continue;
     if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
     const bool is_linear = in[i] == Dependence::linear;
     any = any || is_linear;
@@ -63,7 +63,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
     Dependence in[3]{};
     for (int i = 0; i < node.arity && i < 3; ++i) {
       const int operand = graph.operand(id, i);
-      if (operand < 0 || (row.shape_only >> i & 1)) continue;
+      if (operand < 0 || has_operand(row.shape_only, i)) continue;
       if (partial[static_cast<std::size_t>(operand)])
         in[i] = Dependence::linear;
       else if (graph[operand].op == Op::constant && graph[operand].value == 0)

@@ -17,7 +17,7 @@ namespace tessera {
 struct ArgumentInfo {
   Shape shape{};
   Sharding sharding{};
-  double number = 0;
+  HostNumber number{};
 };
 
 /// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
@@ -33,29 +33,33 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
          program.argument_count);
   Growable<Shape> shapes;
   Growable<Sharding> shardings;
-  Growable<double> numbers;
+  Growable<HostNumber> numbers;
   const auto count = static_cast<std::size_t>(argument_count);
   shapes.reserve(count);
   shardings.reserve(count);
   numbers.reserve(count);
   for (int i = 0; i < argument_count; ++i) {
     shapes.push_back(arguments[i].shape);
-    shardings.push_back(arguments[i].sharding);
+    shardings.push_back(canonical(arguments[i].sharding, mesh));
     numbers.push_back(arguments[i].number);
   }
   const Growable<GraphShapes> found =
       infer_shapes(program, shapes.data(), numbers.data(), options.sizes ? *options.sizes : mesh);
   unsigned explicit_axes = 0;
-  for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
+  for (const Name& name : options.explicit_axes)
+    if (const int axis = mesh.axis_index(name.view()); mesh.axis_size(axis) > 1) explicit_axes |= 1u << axis;
+  Growable<OutputRequest> requests;
+  for (int k = 0; options.outputs != nullptr && k < program.main().output_count; ++k)
+    requests.push_back({options.outputs[k].given, canonical(options.outputs[k].sharding, mesh)});
+  const OutputRequest* const outputs = options.outputs != nullptr ? requests.data() : nullptr;
   Growable<ExplicitShardings> rules;
   if (explicit_axes != 0) rules = explicit_shardings(program, mesh, found, shardings, explicit_axes);
   ShardingSolver solver(program, units, mesh, found, rules);
-  solver.solve(shardings.data(), options.outputs);
+  solver.solve(shardings.data(), outputs);
   Plan plan;
   plan.mesh = mesh;
   plan.graphs.resize(static_cast<std::size_t>(program.graph_count));
-  GraphPlan main =
-      detail::GraphPlanner(program, units, mesh, found, solver, options, 0, options.outputs, plan.graphs).plan();
+  GraphPlan main = detail::GraphPlanner(program, units, mesh, found, solver, options, 0, outputs, plan.graphs).plan();
   plan.graphs[0] = std::move(main);
   return plan;
 }

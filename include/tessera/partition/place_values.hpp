@@ -79,7 +79,8 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
       if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
     }
   }
-  if (plan.body_offset + largest > plan.arena_bytes) plan.arena_bytes = plan.body_offset + largest;
+  const std::int64_t end = checked_sum(plan.body_offset, largest, "bytes of intermediates");
+  if (end > plan.arena_bytes) plan.arena_bytes = end;
 }
 
 }  // namespace tessera

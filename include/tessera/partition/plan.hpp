@@ -91,7 +91,7 @@ struct GraphPlan {
   Growable<PlanStep> steps;
   Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
   Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  Growable<double> numbers;          ///< by node: host scalars known when planning
+  Growable<HostNumber> numbers;      ///< by node: host scalars known when planning
   Growable<Shape> shapes;            ///< by node
   std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
   std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
@@ -127,7 +127,7 @@ template <class Self> struct Communication {
     const unsigned axes = axis.empty() ? 0 : 1u << self().mesh.axis_index(axis);
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (axes == 0 || c.axes == axes) n += of(c) * times;
+      if (axes == 0 || c.axes == axes) add_times(n, of(c), times, "bytes", c.source);
     });
     return n;
   }
@@ -149,13 +149,13 @@ struct Plan : Communication<Plan> {
   /// Floating point operations of all devices together.
   constexpr std::int64_t flops() const {
     std::int64_t n = 0;
-    for (const PlanStep& step : main().steps) n += step.flops;
+    for (const PlanStep& step : main().steps) n = checked_sum(n, step.flops, "operations", step.source);
     return n;
   }
   /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.
   constexpr std::int64_t traffic_bytes() const {
     std::int64_t n = 0;
-    for (const PlanStep& step : main().steps) n += step.bytes;
+    for (const PlanStep& step : main().steps) n = checked_sum(n, step.bytes, "bytes", step.source);
     return n;
   }
 
@@ -168,7 +168,8 @@ struct Plan : Communication<Plan> {
   constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
-      if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);
+      if (step.kind == StepKind::repeat)
+        collect(step.body, checked_product(times, step.layers, "layers", step.source), all);
     }
   }
 };

@@ -49,8 +49,10 @@ constexpr std::int64_t device_scratch(const Plan& plan, int graph) {
 constexpr PlanMemory memory_of(const Plan& plan) {
   PlanMemory memory;
   for (const PlanValue& value : plan.main().values) {
-    if (value.role == ValueRole::argument) memory.arguments += value.device_bytes;
-    if (value.role == ValueRole::output) memory.results += value.device_bytes;
+    if (value.role == ValueRole::argument)
+      memory.arguments = checked_sum(memory.arguments, value.device_bytes, "bytes of arguments");
+    if (value.role == ValueRole::output)
+      memory.results = checked_sum(memory.results, value.device_bytes, "bytes of results");
   }
   memory.scratch = detail::device_scratch(plan, 0);
   memory.peak = max_live_bytes(detail::device_blocks(plan, 0, true));

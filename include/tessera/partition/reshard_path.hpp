@@ -194,7 +194,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        payload *= devices_on(mesh_, axes);
+        payload = checked_product(payload, devices_on(mesh_, axes), "bytes");
         add(Collective::all_to_all, axes, payload);
         return true;
       }
@@ -259,7 +259,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        add(Collective::all_to_all, axes, payload * devices_on(mesh_, axes));
+        add(Collective::all_to_all, axes, checked_product(payload, devices_on(mesh_, axes), "bytes"));
         return true;
       }
     }
@@ -345,7 +345,8 @@ class ReshardPath {
 /// Source: the order of steps is that of GSPMD's resharding: slice, permute, all_to_all, all_gather.
 constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
-  return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
+  const Sharding target = canonical(to, mesh);
+  return detail::ReshardPath(shape, dtype, mesh, canonical(from, mesh), target).steps;
 }
 
 constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
@@ -354,7 +355,7 @@ constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   return total;
 }
 
-/// Whether two shardings place the same elements on the same devices.
+/// Whether two canonical shardings place the same elements on the same devices.
 constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
   if (x.rank != y.rank || x.unreduced != y.unreduced || (x.unreduced != 0 && x.reduction != y.reduction)) return false;
   for (int d = 0; d < x.rank; ++d)

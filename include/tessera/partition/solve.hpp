@@ -127,11 +127,12 @@ class ShardingSolver {
     }
   }
 
-  /// What a constraint asks for. Its errors name the user's line.
+  /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
-    if (node.labels[2] > 0) return resolve(program_.specs[node.index()], mesh_, node.rank);  // its axes are known
+    const PartitionSpec& spec = program_.specs[node.index()];
+    if (node.labels[2] > 0) return canonical(resolve(spec, mesh_, node.rank), mesh_);  // its axes are known
     try {
-      return resolve(program_.specs[node.index()], mesh_, node.rank);
+      return canonical(resolve(spec, mesh_, node.rank), mesh_);
     } catch (const error& e) {
       const std::string at = node.source.text();
       throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));

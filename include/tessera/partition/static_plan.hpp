@@ -17,13 +17,13 @@ namespace tessera {
 struct Abstract {
   Shape shape;
   PartitionSpec spec;
-  double number = 0;
+  HostNumber number{};
   std::int64_t layers = 0;  ///< 0: not in a Stack
 
   constexpr Abstract(Shape extents, PartitionSpec layout = {}) : shape(extents), spec(layout) {}
   static constexpr Abstract dim(std::int64_t value) {
     Abstract leaf({});
-    leaf.number = static_cast<double>(value);
+    leaf.number = value;
     return leaf;
   }
 };

@@ -18,7 +18,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
     std::int64_t count = 1;
     for (std::uint8_t axis : axes_of(d)) count *= mesh.axis_size(axis);
     const std::int64_t extent = space[static_cast<std::size_t>(d)];
-    rows *= extent / count + (extent % count != 0);
+    rows *= extent / count + (extent % count != 0);  // at most the elements of the space
   }
   CollectiveInfo made;
   made.kind = Collective::all_reduce;

@@ -147,10 +147,8 @@ class PlanVerifier {
       return out.sharding.unreduced == 0 && in.sharding.unreduced == 0;
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
-      const int index = static_cast<int>(i);
-      require(
-          alike(step.inputs[i], body.arguments[i], index >= repeat.carried && index < repeat.carried + repeat.stacked),
-          "a body takes its operands as they lie outside");
+      require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
+              "a body takes its operands as they lie outside");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),

@@ -152,7 +152,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   kernels::AttentionShape shape_of(const Frame& frame, const Place& place) const {
     kernels::AttentionShape shape = place.shape;
-    shape.scale = frame.numbers[static_cast<std::size_t>(scale_)];
+    shape.scale = frame.numbers[static_cast<std::size_t>(scale_)].real();
     return shape;
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }

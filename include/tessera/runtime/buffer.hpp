@@ -15,6 +15,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/intrusive_ptr.hpp>
+#include <tessera/runtime/at_fork.hpp>
 
 namespace tessera {
 
@@ -56,6 +57,9 @@ class BlockPool {
   static BlockPool& instance() {
     static BlockPool& pool = *new BlockPool;
     return pool;
+  }
+  BlockPool() {
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
   }
 
   void* take(int size_class) {

@@ -304,7 +304,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                             sizeof(Out));
     }
     const auto number = [&](int k) {
-      return numbers_[k] < 0 ? T{} : static_cast<T>(frame.numbers[static_cast<std::size_t>(numbers_[k])]);
+      return numbers_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(numbers_[k])].template as<T>();
     };
     const T a = number(0), b = number(1);
     const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);

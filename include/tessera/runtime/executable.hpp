@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include <tessera/runtime/into_result_step.hpp>
 #include <tessera/runtime/prepared_graph.hpp>
 #include <tessera/runtime/reshard_step.hpp>
+#include <tessera/runtime/run_memory.hpp>
 #include <tessera/runtime/storage.hpp>
 #include <tessera/runtime/sum_targets.hpp>
 
@@ -41,14 +41,14 @@ struct CompiledProgram {
 /// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
 struct Leaf {
   std::vector<StoragePtr> layers;  ///< one of a plain tensor
-  double number = 0;
+  HostNumber number{};
   bool is_number = false;
   bool stacked = false;
 };
 
 namespace runtime {
 
-/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times.
+/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times, once at a time.
 class Executable {
  public:
   Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
@@ -56,18 +56,14 @@ class Executable {
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
                                                         plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
-    std::int64_t scratch = 0;
-    for (int g = 0; g < count; ++g) {
-      prepare(g);
-      scratch = std::max(scratch, graphs_[static_cast<std::size_t>(g)]->scratch_bytes());
-    }
+    for (int g = 0; g < count; ++g) prepare(g);
     frames_.resize(static_cast<std::size_t>(count));
     for (int g = 0; g < count; ++g) host_.push_back(host_scalars(compiled.program.graphs[g]));
     for (int g = 0; g < count; ++g)
       frames_[static_cast<std::size_t>(g)].pointers.resize(
           static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
-    arena_bytes_ = plan_.main().arena_bytes;
-    scratch_bytes_ = scratch;
+    for (const auto& graph : graphs_) scratch_bytes_ = std::max(scratch_bytes_, graph->scratch_bytes());
+    arena_bytes_ = (plan_.main().arena_bytes + block_alignment - 1) / block_alignment * block_alignment;
     find_donors();
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
@@ -78,24 +74,44 @@ class Executable {
 
   const Plan& plan() const { return plan_; }
   const CompiledProgram& compiled() const { return compiled_; }
+  /// What it runs in.
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
+  /// About what the plan and all that was prepared for it take.
+  std::int64_t bytes() const {
+    std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
+    for (const auto& graph : graphs_) sum += graph->bytes();
+    return sum;
+  }
+  /// Layers of result k; 0 where it is no tensor of a Stack.
+  std::size_t result_layers(std::size_t k) const {
+    const int v = k < plan_.main().outputs.size() ? plan_.main().outputs[k] : -1;
+    return v < 0 || !value(v).stacked ? 0 : static_cast<std::size_t>(value(v).shape[0]);
+  }
+  /// Whether the last run began to write a result over an argument that was given up: if it threw, what is there is
+  /// neither the argument nor the result.
+  bool overwrote() const { return overwrote_; }
+  void begin_call() { overwrote_ = false; }
 
   /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
   std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
+    begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
-    const std::lock_guard lock(mutex_);
-    Frame& frame = ready_frame();
+    Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) {
-      std::vector<double> given(arguments.size());
+      std::vector<HostNumber> given(arguments.size());
       for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
       set_numbers(given.data());
     }
     for (const BoundArgument& bound : bound_arguments_)
       point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
     std::vector<Leaf> results(plan_.main().outputs.size());
-    for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
+    bool overwrites = false;
+    for (std::size_t k = 0; k < results.size(); ++k)
+      overwrites = bind_result(results[k], static_cast<int>(k), arguments, frame) || overwrites;
+    const RunMemory memory(arena_bytes());
     frame.observer = observer;
-    run_steps(frame);
+    overwrote_ = overwrites;
+    run_steps(frame, memory);
     for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
     return results;
   }
@@ -103,17 +119,17 @@ class Executable {
   /// Whether no argument has layers, and the one result is a tensor that a step makes.
   bool is_plain() const { return plain_; }
   /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
-  StoragePtr run_plain(TensorStorage* const* tensors, const double* numbers) {
+  StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
-    const std::lock_guard lock(mutex_);
-    Frame& frame = ready_frame();
+    Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) set_numbers(numbers);
     for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
     StoragePtr result(new TensorStorage(results_[0]));
     const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
     point(frame, {0, 0, own.first, own.grid.count()}, *result);
+    const RunMemory memory(arena_bytes());
     frame.observer = nullptr;
-    run_steps(frame);
+    run_steps(frame, memory);
     return result;
   }
 
@@ -135,27 +151,20 @@ class Executable {
   bool numbers_known_ = false;
   bool has_views_ = false;
   bool plain_ = false;
+  bool overwrote_ = false;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
-  BufferPtr arena_, scratch_;
-  std::mutex mutex_;
 
-  /// The frame of the main graph, with its intermediates in place.
-  Frame& ready_frame() {
-    Frame& frame = frames_[0];
-    if (arena_) return frame;
-    scratch_ = Buffer::allocate(scratch_bytes_);
-    arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
-    frame.arena = arena_->as<char>();
-    frame.scratch = scratch_->as<char>();
-    frame.frames = frames_.data();
-    graphs_[0]->layout().place_intermediates(frame);
-    return frame;
-  }
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
     for (int s = 0; s < at.shards; ++s)
       frame.pointers[static_cast<std::size_t>(at.first + s)] = static_cast<char*>(storage.data(s));
   }
-  void run_steps(Frame& frame) {
+  void run_steps(Frame& frame, const RunMemory& memory) {
+    if (frame.arena != memory.data()) {
+      frame.arena = memory.data();
+      frame.scratch = frame.arena + arena_bytes_;
+      frame.frames = frames_.data();
+      graphs_[0]->layout().place_intermediates(frame);
+    }
     if (has_views_) graphs_[0]->layout().place_views(frame);
     graphs_[0]->run_steps(frame);
   }
@@ -185,6 +194,10 @@ class Executable {
           sharding.priority[d] = sharding.priority[d + 1];
         }
         --sharding.rank;
+      } else if (const Node& node = compiled_.program.main()[compiled_.program.main().outputs[k]];
+                 node.op == Op::constraint && node.labels[2] == 0) {
+        const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.mesh, node.rank);
+        if (canonical(written, plan_.mesh) == sharding) sharding = written;
       }
       results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
     }
@@ -388,7 +401,7 @@ class Executable {
     return false;
   }
 
-  void set_numbers(const double* given) {
+  void set_numbers(const HostNumber* given) {
     for (std::size_t g = 0; g < frames_.size(); ++g) {
       if (!numbers_known_) frames_[g].numbers = plan_.graphs[g].numbers;
       evaluate_numbers(compiled_.program.graphs[g], host_[g], plan_.graphs[g].shapes, given, frames_[g].numbers);
@@ -398,39 +411,42 @@ class Executable {
 
   const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
 
-  void bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
+  /// Whether a step will write it over an argument.
+  bool bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
     const GraphView& graph = compiled_.program.main();
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
     if (v < 0) {
       const int node = graph.outputs[k];
       result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
       result.number = frame.numbers[static_cast<std::size_t>(node)];
-      if (result.is_number) return;
+      if (result.is_number) return false;
       StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
       write_number(graph[node].dtype, made->data(0), result.number);
       result.layers.push_back(std::move(made));
-      return;
+      return false;
     }
     const PlanValue& own = value(v);
     result.stacked = own.stacked;
     if (own.role == ValueRole::argument) {
       result.layers = arguments[static_cast<std::size_t>(graph[own.node].index())].layers;
-      return;
+      return false;
     }
     const ValueLayout& layout = graphs_[0]->layout()[v];
     const int donor = donors_[static_cast<std::size_t>(k)];
+    bool overwrites = false;
+    result.layers.reserve(static_cast<std::size_t>(layout.layers));
     for (int l = 0; l < layout.layers; ++l) {
       const StoragePtr* given =
           donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
-      if (given != nullptr && (*given)->unique())
-        result.layers.push_back(*given);
-      else
-        result.layers.emplace_back(new TensorStorage(results_[static_cast<std::size_t>(k)]));
+      const bool over = given != nullptr && (*given)->unique();
+      result.layers.push_back(over ? *given : StoragePtr(new TensorStorage(results_[static_cast<std::size_t>(k)])));
+      overwrites = overwrites || over;
       if (own.role != ValueRole::output) continue;
       for (int s = 0; s < layout.grid.count(); ++s)
         frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
             static_cast<char*>(result.layers.back()->data(s));
     }
+    return overwrites;
   }
 
   /// Copies what no step wrote straight into its result: views, and values that are results twice.

@@ -20,7 +20,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
     const PlanStep& step = c.step;
     const auto dim = static_cast<std::size_t>(dim_of(c.graph[node]));
     const auto number = [&](int i) {
-      return static_cast<std::int64_t>(layout.plan().numbers[static_cast<std::size_t>(c.graph.operand(node, i))]);
+      return layout.plan().numbers[static_cast<std::size_t>(c.graph.operand(node, i))].integer();
     };
     const ValueLayout &in = layout[step.inputs[0]], &out = layout[step.outputs[0]];
     const WorkGrid work(layout, step);

@@ -14,6 +14,7 @@
 #include <tessera/partition/plan.hpp>
 #include <tessera/runtime/buffer.hpp>
 #include <tessera/runtime/step_observer.hpp>
+#include <tessera/runtime/stored_grid.hpp>
 
 namespace tessera::runtime {
 
@@ -36,7 +37,7 @@ struct ValueLayout {
 /// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
 struct Frame {
   std::vector<char*> pointers;
-  Growable<double> numbers;  ///< by node
+  Growable<HostNumber> numbers;  ///< by node
   char* arena = nullptr;
   char* scratch = nullptr;  ///< of the running step alone
   Frame* frames = nullptr;  ///< of all graphs of the program
@@ -95,7 +96,7 @@ class FrameLayout {
 
   void add(const GraphView& graph, const PlanValue& value) {
     ValueLayout layout;
-    layout.grid = ShardGrid(mesh_, value.sharding);
+    layout.grid = stored_grid(mesh_, value.sharding);
     layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
     layout.element = static_cast<std::int64_t>(size_of(value.dtype));
     layout.first = pointers_;
@@ -140,13 +141,14 @@ class FrameLayout {
     std::int64_t offset = 0;
     if (node.op == Op::slice) {
       const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start =
-          static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
+      const auto start = plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))].integer();
       offset = start * from[dim] * layout.element;
     }
     (void)box;
     if (node.op == Op::windows) {
-      const auto number = [&](int i) { return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))]; };
+      const auto number = [&](int i) {
+        return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))].integer();
+      };
       layout.strides.push_back(rows::window_strides(node, from, number));
       layout.offsets.push_back(0);
       return;
@@ -229,7 +231,7 @@ class WorkGrid {
       for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
     Sharding all;
     all.unreduced = axes;
-    grid_ = ShardGrid(layout.mesh(), all);
+    grid_ = stored_grid(layout.mesh(), all);
     axes_ = axes;
   }
   int count() const { return grid_.count(); }
@@ -249,9 +251,9 @@ class WorkGrid {
 };
 
 /// Writes a host scalar as a tensor of rank 0.
-inline void write_number(DType dtype, void* to, double number) {
+inline void write_number(DType dtype, void* to, const HostNumber& number) {
   dispatch(
-      dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
+      dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
 }
 
 /// What is done to each box of a value while it is still in the cache of who made it.
@@ -276,7 +278,7 @@ class PreparedStep {
   /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
   /// one, and is the only reader of it. False: it has to follow.
   virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
-  /// Bytes of scratch that a run needs.
+  /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
 };
 

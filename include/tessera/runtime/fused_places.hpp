@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tessera/graph/fused.hpp>
+#include <tessera/kernels/long_sums.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/past_caches.hpp>
 #include <tessera/runtime/team.hpp>
@@ -25,7 +26,9 @@ struct FusedPlaces {
     std::int64_t row_values = 0;                         // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
     int first_tile = 0, tiles = 0;
-    bool idle = false;  ///< nothing is made here
+    std::int64_t run_rows = 0;   // rows after which sums in f32 move to sums in f64; 0: none have as many terms
+    std::int64_t long_sums = 0;  // elements of the latter
+    bool idle = false;           ///< nothing is made here
   };
   struct Tile {
     int place;
@@ -38,6 +41,7 @@ struct FusedPlaces {
     int output;
     int place;
     std::int64_t elements, offset;
+    std::int64_t long_sum = -1;  ///< where it lies among the sums in f64; -1: it needs none
   };
 
   WorkGrid work;
@@ -269,7 +273,7 @@ struct FusedPlaces {
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
         if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
-        row_step = std::max(row_step, (place.rows + most - 1) / most);
+        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + most - 1) / most);
       }
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
@@ -283,6 +287,25 @@ struct FusedPlaces {
       if (accumulates) bytes = add_sums(static_cast<int>(p), bytes);
     }
     scratch_bytes = bytes;
+  }
+
+  /// A sum of more terms than a run has. A tile's only sum along rows stays in f64 anyway.
+  void add_long_sum(Place& place, Sum& sum) const {
+    if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
+    const FusedView& view = place.outputs[static_cast<std::size_t>(sum.output)];
+    std::int64_t rows = 1, terms = 1;  // the latter are added to each element by as many rows in a sequence
+    for (int d = place.call.outer_rank - 1; d >= 0; --d) {
+      const bool reduced = view.outer_stride[d] == 0;
+      const std::int64_t extent = place.call.outer_extent[d];
+      const std::int64_t taken = reduced ? std::min(extent, kernels::sum_run / terms) : extent;
+      rows *= taken;
+      if (reduced) terms *= taken;
+      if (taken < extent) break;
+    }
+    if (rows >= place.rows) return;
+    place.run_rows = place.run_rows == 0 ? rows : std::min(rows, place.run_rows);
+    sum.long_sum = place.long_sums;
+    place.long_sums += sum.elements;
   }
 
   std::int64_t add_sums(int p, std::int64_t scratch) {
@@ -305,6 +328,7 @@ struct FusedPlaces {
           elements *= place.call.outer_extent[d];
         }
       sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
+      if (fused_.stores[s].op == Op::sum && fused_.stores[s].dtype == DType::f32) add_long_sum(place, sums.back());
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
     for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {

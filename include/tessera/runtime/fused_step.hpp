@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <tessera/graph/fused.hpp>
+#include <tessera/kernels/scratch.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/fused_places.hpp>
@@ -26,6 +28,11 @@ class FusedStep final : public PreparedStep, public Epilogue {
         mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
     for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+    std::size_t terms = 0;
+    for (const Sum& sum : where_.sums)
+      terms += static_cast<std::size_t>(where_.places[static_cast<std::size_t>(sum.place)].tiles);
+    terms_.reserve(terms);
+    combined_.resize(where_.sums.size());
   }
 
   std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
@@ -96,6 +103,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
+  // Of combine(), so that a run allocates nothing: a call that fails before it runs has changed nothing.
+  mutable std::vector<kernels::StridedSource> terms_;
+  mutable std::vector<std::uint8_t> combined_;
 
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
@@ -105,7 +115,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
   static constexpr double zero = 0;
 
   void read_uniforms(const Frame& frame, double* to) const {
-    for (std::size_t k = 0; k < uniforms_.size(); ++k) to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])];
+    for (std::size_t k = 0; k < uniforms_.size(); ++k)
+      to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])].real();
   }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
     const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
@@ -147,10 +158,53 @@ class FusedStep final : public PreparedStep, public Epilogue {
       for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
-      kernel_(call);
+      if (place.run_rows != 0 && tile.row_end - tile.row_begin > place.run_rows)
+        run_by_runs(call, tile.place);
+      else
+        kernel_(call);
     };
     if (where_.tiles.size() == 1) return run_tile(0);
     parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
+  }
+
+  /// A tile by runs of rows, after each of which what was summed up in f32 moves to sums in f64.
+  void run_by_runs(FusedCall call, int place_index) const {
+    const Place& place = where_.places[static_cast<std::size_t>(place_index)];
+    const auto count = static_cast<std::size_t>(place.long_sums);
+    double* const sums = kernels::thread_scratch<kernels::Scratch::long_sums, double>(count);
+    std::fill_n(sums, count, 0.0);
+    const auto each_sum = [&](auto&& f) {
+      for (const Sum& sum : where_.sums)
+        if (sum.place == place_index && sum.long_sum >= 0)
+          f(sum, static_cast<float*>(call.outputs[sum.output].data), sums + sum.long_sum);
+    };
+    for (const std::int64_t end = call.row_end; call.row_begin < end; call.row_begin = call.row_end) {
+      call.row_end = std::min(call.row_begin + place.run_rows, end);
+      kernel_(call);
+      each_sum([&](const Sum& sum, float* own, double* long_sum) {
+        const auto [first, last] = summed_range(call, call.outputs[sum.output]);
+        for (std::int64_t i = first; i < last; ++i) long_sum[i] += static_cast<double>(own[i]);
+        std::fill(own + first, own + last, 0.f);
+      });
+    }
+    each_sum([&](const Sum& sum, float* own, const double* long_sum) {
+      for (std::int64_t i = 0; i < sum.elements; ++i)
+        own[i] = static_cast<float>(long_sum[i] + static_cast<double>(own[i]));
+    });
+  }
+  /// A range of a private result that holds all elements that the call's rows are added to.
+  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedView& view) {
+    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
+    for (int d = call.outer_rank - 1; d >= 0; --d) {
+      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      // Dims inside of one that the rows go along are gone through from end to end.
+      const bool whole = begin / extent != end / extent;
+      first += whole ? 0 : begin % extent * stride;
+      last += whole ? (extent - 1) * stride : end % extent * stride;
+      begin /= extent, end /= extent;
+    }
+    if (view.row_stride == 0) return {first, last + 1};
+    return {first + call.inner_begin, last + call.inner_end};
   }
 
   template <class T> static void fill(void* data, std::int64_t n, Op op) {
@@ -180,27 +234,26 @@ class FusedStep final : public PreparedStep, public Epilogue {
   void combine(Frame& frame) const {
     if (where_.sums.empty()) return;
     // Sums of one output over the layers of a stack belong together: they are found by their pointer.
-    std::vector<kernels::StridedSource> sources;
-    std::vector<std::uint8_t> done(where_.sums.size(), 0);
+    std::fill(combined_.begin(), combined_.end(), std::uint8_t{0});
     for (std::size_t i = 0; i < where_.sums.size(); ++i) {
-      if (done[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
+      if (combined_[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
       const Sum& sum = where_.sums[i];
       const Store& store = fused_.stores[sum.output];
-      sources.clear();
+      terms_.clear();
       for (std::size_t j = i; j < where_.sums.size(); ++j) {
         if (where_.sums[j].pointer != sum.pointer || where_.sums[j].output != sum.output) continue;
-        done[j] = 1;
+        combined_[j] = 1;
         const Place& place = where_.places[static_cast<std::size_t>(where_.sums[j].place)];
         for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
-          sources.push_back(
+          terms_.push_back(
               {frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + where_.sums[j].offset, {1}});
       }
       char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
       const Shape extent{sum.elements};
-      if (sources.empty())
+      if (terms_.empty())
         fill_identity(store.dtype, store.op, to, sum.elements);
       else
-        reduce_(store.dtype, store.op, to, {1}, sources, extent, false, false);
+        reduce_(store.dtype, store.op, to, {1}, terms_, extent, false, false);
     }
   }
 

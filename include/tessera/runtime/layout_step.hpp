@@ -227,7 +227,7 @@ class LayoutStep final : public PreparedStep {
     }
   }
   std::int64_t number(const GraphView& graph, int node, int operand) const {
-    return static_cast<std::int64_t>(layout_.plan().numbers[static_cast<std::size_t>(graph.operand(node, operand))]);
+    return layout_.plan().numbers[static_cast<std::size_t>(graph.operand(node, operand))].integer();
   }
 };
 

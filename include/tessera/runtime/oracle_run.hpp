@@ -175,7 +175,7 @@ class OracleComparer final : public StepObserver {
       exact = exact && operand.slack == 0;
       inputs.push_back(operand);
     }
-    const auto number = [&](int node) { return frame.numbers[static_cast<std::size_t>(node)]; };
+    const auto number = [&](int node) { return frame.numbers[static_cast<std::size_t>(node)].real(); };
     if (unit.kind == UnitKind::fused) return find_fused(layout, frame, step, inputs, exact);
     for (int o = 0; o < unit.output_count; ++o) {
       const int node = units.output(u, o).node;
@@ -255,7 +255,7 @@ class OracleComparer final : public StepObserver {
     }
     std::vector<double> uniforms;
     for (int k = 0; k < unit.uniform_count; ++k)
-      uniforms.push_back(frame.numbers[static_cast<std::size_t>(units.members[unit.first_uniform + k])]);
+      uniforms.push_back(frame.numbers[static_cast<std::size_t>(units.members[unit.first_uniform + k])].real());
     std::vector<Allowed> allowed = OracleFused(kernel, space, std::move(from), std::move(uniforms)).run(std::move(to));
     for (int o = 0; o < unit.output_count; ++o)
       state.allowed[static_cast<std::size_t>(units.output(u, o).node)] =

@@ -20,11 +20,29 @@ class PreparedGraph {
   const FrameLayout& layout() const { return layout_; }
   /// `ran`: the steps of the plan that it carries out.
   void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
-    scratch_ = std::max(scratch_, step->scratch_bytes());
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
   }
-  std::int64_t scratch_bytes() const { return scratch_; }
+  /// Of the step that needs most, bodies of repeats included.
+  std::int64_t scratch_bytes() const {
+    std::int64_t most = 0;
+    for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
+    return most;
+  }
+  /// About what it takes itself: tables of steps are as long as the lists of the shards that they work on.
+  std::int64_t bytes() const {
+    std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
+    const GraphPlan& plan = layout_.plan();
+    for (std::size_t v = 0; v < plan.values.size(); ++v)
+      sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
+    for (const PlanStep& step : plan.steps) {
+      sum += step_bytes;
+      for (const auto* list : {&step.inputs, &step.outputs})
+        for (const std::int32_t v : *list)
+          if (v >= 0) sum += place_bytes * layout_[v].shards();
+    }
+    return sum;
+  }
   void run_steps(Frame& frame) const {
     if (frame.observer != nullptr) return run_observed(frame);
     for (const auto& step : steps_) step->run(frame);
@@ -35,7 +53,12 @@ class PreparedGraph {
   FrameLayout layout_;
   std::vector<std::unique_ptr<PreparedStep>> steps_;
   std::vector<RanSteps> ran_;
-  std::int64_t scratch_ = 0;
+
+  // As measured, with sizes of the plan's own types: a value, a shard of it, a step, and a shard that a step works on.
+  static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
+  static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
+  static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;
+  static constexpr std::int64_t place_bytes = 256;
 
   void run_observed(Frame& frame) const {
     frame.observer->entered(layout_, frame);

@@ -26,7 +26,7 @@ class RandomStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
-    const auto number = static_cast<std::int64_t>(frame.numbers[static_cast<std::size_t>(key_)]);
+    const auto number = frame.numbers[static_cast<std::size_t>(key_)].integer();
     std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);
     if (frame.layer >= 0) key = kernels::fold_in(key, static_cast<std::uint64_t>(frame.layer) + 1);
     const PlanValue& value = layout_.value(value_);

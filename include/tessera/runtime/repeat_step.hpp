@@ -22,7 +22,7 @@ class RepeatStep final : public PreparedStep {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       check_argument(static_cast<int>(i));
-      if (outer_.value(inputs_[i]).role != ValueRole::host) continue;
+      if (outer_.value(inputs_[i]).role != ValueRole::host || argument(static_cast<int>(i)) < 0) continue;
       numbers_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
@@ -33,8 +33,11 @@ class RepeatStep final : public PreparedStep {
       spare_.push_back({bytes, bytes + own});
       bytes += 2 * own;
     }
-    spare_memory_ = Buffer::allocate(bytes);
+    spare_bytes_ = bytes;
   }
+
+  /// Steps of the body have their scratch behind the buffers.
+  std::int64_t scratch_bytes() const override { return spare_bytes_ + body_.scratch_bytes(); }
 
   inline void run(Frame& frame) const override;
 
@@ -54,10 +57,10 @@ class RepeatStep final : public PreparedStep {
     std::int64_t offset;
   };
   std::vector<Number> numbers_;
-  BufferPtr spare_memory_;
+  std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
-  bool stacked_input(int i) const { return i >= shape_.carried && i < shape_.carried + shape_.stacked; }
+  bool stacked_input(int i) const { return shape_.is_stacked(i); }
 
   /// The body's value of operand i, -1: it does not read it.
   int argument(int i) const {
@@ -81,9 +84,9 @@ class RepeatStep final : public PreparedStep {
     }
   }
 
-  char* spare(int k, int which) const {
+  char* spare(const Frame& frame, int k, int which) const {
     const Spare& at = spare_[static_cast<std::size_t>(k)];
-    return spare_memory_->as<char>() + (which == 0 ? at.first : at.second);
+    return frame.scratch + (which == 0 ? at.first : at.second);
   }
 
   /// How the body makes result k; null: it is a number.
@@ -100,7 +103,7 @@ class RepeatStep final : public PreparedStep {
       const ValueLayout& to = outer_[outer];
       return frame.at(to, carried(k) ? shard : layer * (own == nullptr ? 1 : own->shards()) + shard);
     }
-    return spare(k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+    return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
   }
   static std::int64_t own_offset(const ValueLayout& layout, int shard) {
     std::int64_t bytes = 0;
@@ -115,13 +118,13 @@ inline void RepeatStep::run(Frame& frame) const {
   Frame& inner = frame.frames[body_index_];
   const FrameLayout& layout = body_.layout();
   const GraphPlan& plan = layout.plan();
-  inner.scratch = frame.scratch;
+  inner.scratch = frame.scratch + spare_bytes_;
   inner.observer = frame.observer;
   inner.arena = frame.arena + outer_.plan().body_offset;
   layout.place_intermediates(inner);
   for (const Number& number : numbers_) {
     const PlanValue& value = outer_.value(number.value);
-    char* to = spare_memory_->as<char>() + number.offset;
+    char* to = frame.scratch + number.offset;
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
     frame.pointers[static_cast<std::size_t>(outer_[number.value].first)] = to;
   }

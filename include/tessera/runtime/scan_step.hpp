@@ -146,7 +146,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     const auto operand = [&](const Piece& piece) {
       return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
     };
-    if (totals != nullptr) {
+    if (chunks_ > 1) {  // also where nothing is there to add up: the plan counts what is sent
       if (CommunicationScope* scope = CommunicationScope::innermost())
         for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {

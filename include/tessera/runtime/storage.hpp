@@ -22,6 +22,7 @@ class TensorStorage final : public RefCounted {
   DType dtype() const { return layout_->dtype(); }
   const Shape& shape() const { return layout_->shape(); }
   const Sharding& sharding() const { return layout_->sharding(); }
+  const Sharding& placement() const { return layout_->placement(); }
   ShardGrid grid() const { return ShardGrid(mesh(), sharding()); }
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }

@@ -17,6 +17,7 @@
 #include <tbb/task_arena.h>
 
 #include <tessera/base/error.hpp>
+#include <tessera/runtime/at_fork.hpp>
 #include <tessera/runtime/pinning.hpp>
 
 namespace tessera {
@@ -88,7 +89,12 @@ class Team {
   }
 
  private:
-  Team() : allowed_(tbb::info::default_concurrency()) { resize(allowed_); }
+  Team() : allowed_(tbb::info::default_concurrency()) {
+    resize(allowed_);
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
+    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+  }
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
@@ -127,9 +133,13 @@ inline std::int64_t grain_of(std::int64_t items, Cost each) {
 /// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
 inline int parallelism() { return runtime::Team::instance().size(); }
 
-/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1.
+/// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
+inline constexpr int max_parallelism = 4096;
+
+/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
 inline void set_parallelism(int threads) {
   if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
+  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
   runtime::Team::instance().resize(threads);
 }
 

@@ -13,6 +13,7 @@
 #include <tessera/base/hash.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/buffer.hpp>
+#include <tessera/runtime/stored_grid.hpp>
 
 namespace tessera {
 
@@ -27,8 +28,9 @@ struct StoredShard {
 class TensorLayout final : public RefCounted {
  public:
   TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
-      : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding) {
-    const ShardGrid grid(mesh, sharding);
+      : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding),
+        placement_(canonical(sharding, mesh)) {
+    const ShardGrid grid = runtime::stored_grid(mesh, sharding);
     for (int s = 0; s < grid.count(); ++s) {
       const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
       shards_.push_back({bytes_, box});
@@ -59,7 +61,10 @@ class TensorLayout final : public RefCounted {
   const Mesh& mesh() const { return mesh_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
+  /// As it was written.
   const Sharding& sharding() const { return sharding_; }
+  /// What it means, as `canonical` has it.
+  const Sharding& placement() const { return placement_; }
   int shard_count() const { return static_cast<int>(shards_.size()); }
   const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
   /// Of all shards.
@@ -73,13 +78,16 @@ class TensorLayout final : public RefCounted {
       static Recent& recent = *new Recent;  // never destroyed: tensors in static variables may outlive any static
       return recent;
     }
+    Recent() {
+      runtime::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
+    }
   };
 
   std::uint64_t id_;
   Mesh mesh_;
   DType dtype_;
   Shape shape_;
-  Sharding sharding_;
+  Sharding sharding_, placement_;
   std::vector<StoredShard> shards_;
   std::int64_t bytes_ = 0;
 

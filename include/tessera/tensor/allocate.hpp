@@ -50,17 +50,11 @@ TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& sha
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
          at_text(at));
-  bool empty = false, too_large = false;
-  std::int64_t elements = 1;
-  for (std::int64_t extent : shape) {
+  for (std::int64_t extent : shape)
     if (extent < 0)
       fail(errc::shape_mismatch, "[", op, "] extents at least 0: ", shape_text(dtype, shape), at_text(at));
-    empty = empty || extent == 0;
-    if (extent > 0) too_large = too_large || elements > INT64_MAX / 16 / extent;
-    if (extent > 0 && !too_large) elements *= extent;
-  }
-  if (too_large && !empty)
-    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^59", at_text(at));
+  if (elements_of(shape) < 0)
+    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^52", at_text(at));
 }
 #endif
 

@@ -19,7 +19,8 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mes
   const TensorStorage& storage = storage_of(x);
   const Sharding wanted = detail::resolve_at("mark_sharding", spec, mesh, Rank, at);
   if (storage.mesh() == mesh && storage.sharding() == wanted) return x;
-  if (!storage.sharding().is_replicated())
+  const bool alike = storage.mesh() == mesh && storage.placement() == canonical(wanted, mesh);
+  if (!alike && !storage.placement().is_replicated())
     fail(errc::annotation, "[mark_sharding] existing annotation must be cleared first: ", layout_text(storage), " on ",
          storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), detail::at_text(at));
   x = reshard(x, mesh, spec, at);

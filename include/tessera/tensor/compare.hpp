@@ -15,7 +15,7 @@ namespace tessera {
 template <class T, int Rank, class U, int OtherRank>
 bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
   const TensorStorage &a = storage_of(x), &b = storage_of(y);
-  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.sharding() == b.sharding();
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
 /// A hash that tensors of one layout share, whatever their elements are: a key for what is made once a layout.
@@ -23,7 +23,7 @@ template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Ra
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
   for (const std::int64_t extent : storage.shape()) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
-  return hash_mix(hash, storage.sharding().hash());
+  return hash_mix(hash, storage.placement().hash());
 }
 
 /// Whether two tensors have the same shape and equal elements, however they lie: a NaN equals nothing, and both zeros

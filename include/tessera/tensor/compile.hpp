@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/graph/nested_call.hpp>
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -35,64 +36,75 @@ template <class F> class Compiled {
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
-  // A call with numbers, and one that can't be traced, for which it is enough that the compiler has said why.
-  template <class... Args>
-    requires((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...))
-  typename traced<Args...>::result operator()(Args&&... args) const {
-    return (*this)(as_scalar(std::forward<Args>(args))...);
-  }
-  template <class... Args>
-    requires(!(std::is_floating_point_v<std::remove_cvref_t<Args>> || ...) && !traced<Args...>::valid)
-  detail::NoResult operator()(Args&&...) const {
-    return {};
+  /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
+  /// not been compiled: it is differentiated and fused with what is around it, under the options of the outermost.
+  template <class... Args> constexpr auto operator()(Args&&... args) const {
+    if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
+      return (*this)(as_scalar(std::forward<Args>(args))...);
+    } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
+      return detail::call_in_trace<F>(args...);
+    } else if constexpr (!traced<Args...>::valid) {
+      return detail::NoResult{};  // the compiler has said why
+    } else {
+      // Traces run in the compiler alone: a call that runs pays nothing for this.
+      if (std::is_constant_evaluated())
+        if ((detail::holds_placeholders(args) || ...))
+          return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
+      return run(std::forward<Args>(args)...);
+    }
   }
 
   /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
-  /// updates parameters in place. When the call throws before it has run, they are as they were.
-  template <class... Args> typename traced<Args...>::result operator()(Args&&... args) const {
+  /// updates parameters in place. When the call throws, all of them are as they were, unless it had begun to write a
+  /// result over one of them: then their tensors are empty, all of them.
+  template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
     using Result = typename traced<Args...>::result;
     std::vector<Leaf> leaves;
-    runtime::Executable* executable = nullptr;
+    detail::PlanLease plan;
     if constexpr (takes_tensors<Args...> && StoredOperand<Result>) {
       static constinit thread_local detail::RecentCalls<sizeof...(Args)> recent;
       detail::PlainArguments<sizeof...(Args)> arguments;
       (arguments.leaf(args), ...);
-      executable = asks_nothing() ? recent.find(arguments) : nullptr;
-      if (executable != nullptr) {
+      if (asks_nothing()) plan = recent.find(arguments);
+      if (plan) {
         detail::cache_of<traced<Args...>>().count_hit();
       } else {
-        executable = &find<traced<Args...>>(leaves, args...);
-        if (asks_nothing()) recent.add(arguments, *executable);
+        plan = find<traced<Args...>>(leaves, args...);
+        if (asks_nothing()) recent.add(arguments, plan);
       }
-      if (executable->is_plain()) try {
-          return Result(detail::run_plain(*executable, arguments.tensors, arguments.numbers));
+      if (plan->is_plain()) try {
+          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers));
         } catch (const error& e) {
           detail::rethrow_with_line(e, in_a_call, source_);
         }
     } else {
-      executable = &find<traced<Args...>>(leaves, args...);
+      plan = find<traced<Args...>>(leaves, args...);
     }
-    (give_up<Args>(args), ...);
-    std::vector<Leaf> results;
+    bool given_up = false;
+    const auto give_up_all = [&] {
+      (give_up<Args>(args), ...);
+      given_up = true;
+    };
     try {
-      results = detail::run_executable(*executable, leaves);
+      return detail::run_into<Result>(*plan, leaves, give_up_all);
     } catch (...) {
-      detail::RestoreLeaves restore{leaves};
-      (give_back<Args>(args, restore), ...);
+      if (given_up && !plan->overwrote()) {
+        detail::RestoreLeaves restore{leaves};
+        (give_back<Args>(args, restore), ...);
+      }
       try {
         throw;
       } catch (const error& e) {
         detail::rethrow_with_line(e, in_a_call, source_);
       }
     }
-    return detail::unflatten<Result>(results);
   }
 
   /// The plan of a call, without running it.
-  template <class... Args> const Plan& plan(const Args&... args) const {
+  template <class... Args> Plan plan(const Args&... args) const {
     std::vector<Leaf> leaves;
-    return find<traced<const Args&...>>(leaves, args...).plan();
+    return find<traced<const Args&...>>(leaves, args...)->plan();
   }
   /// The plan as text: kernels, collectives, bytes, source lines, and what multiplies matrices on this processor.
   template <class... Args> std::string explain(const Args&... args) const {
@@ -103,6 +115,10 @@ template <class F> class Compiled {
   template <class... Args> CacheStatistics cache_statistics() const {
     return detail::cache_of<Traced<F, Args...>>().statistics();
   }
+  /// Drops the plans for arguments of these types, but those that are running.
+  template <class... Args> void clear_cache() const {
+    detail::PlanCache::instance().clear(&detail::cache_of<Traced<F, Args...>>());
+  }
 
  private:
   Source source_;
@@ -111,7 +127,7 @@ template <class F> class Compiled {
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
 
-  template <class A> static decltype(auto) as_scalar(A&& argument) {
+  template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
     if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
       return Scalar(static_cast<double>(argument));
     else
@@ -125,13 +141,14 @@ template <class F> class Compiled {
                                           NumberOperand<std::remove_cvref_t<Args>>)&&...) &&
                                         !((StoredOperand<std::remove_cvref_t<Args>> && moved_in<Args>) || ...);
 
+  /// Calls are recognised by their arguments alone only without options.
   bool asks_nothing() const {
     return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty() &&
-           !options_.deterministic;
+           !options_.deterministic && options_.sizes == nullptr;
   }
 
-  /// The executable for these arguments, and their leaves.
-  template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
+  /// The plan for these arguments, and their leaves.
+  template <class T, class... Args> detail::PlanLease find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);

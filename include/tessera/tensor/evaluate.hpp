@@ -4,59 +4,20 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/kernels/contraction_provider.hpp>
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/partition/explain.hpp>
+#include <tessera/tensor/expression_program.hpp>
 #include <tessera/tensor/program.hpp>
 #include <tessera/tensor/recent_calls.hpp>
 
 namespace tessera {
 
 namespace detail {
-
-/// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
-template <class X> struct ExpressionLeaves {
-  using type = std::tuple<X>;
-};
-template <class X>
-  requires std::is_arithmetic_v<X>
-struct ExpressionLeaves<X> {
-  using type = std::tuple<Scalar>;
-};
-template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operands...>> {
-  using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
-};
-
-/// Emits an expression type on values for its leaves.
-template <class X> struct ExpressionEmitter {
-  static constexpr Value emit(Value, const Value* leaves, int& next) { return leaves[next++]; }
-};
-template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Operands...>> {
-  static constexpr Value emit(Value context, const Value* leaves, int& next) {
-    const Value operands[] = {ExpressionEmitter<Operands>::emit(context, leaves, next)...};
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Tag::emit(context, operands[I]...);
-    }(std::index_sequence_for<Operands...>{});
-  }
-};
-
-/// The traced function that an expression type is.
-template <class E> struct ExpressionFunction {
-  template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
-    const Value leaves[] = {trace_of(list)...};
-    int next = 0;
-    return Sym<typename E::element, E::rank>(ExpressionEmitter<E>::emit(leaves[0], leaves, next));
-  }
-};
-template <class E, class Tuple> struct TracedExpressionOf;
-template <class E, class... Leaves> struct TracedExpressionOf<E, std::tuple<Leaves...>> {
-  using type = Traced<ExpressionFunction<E>, Leaves...>;
-};
-template <class E> using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
 
 template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect);
 template <class Collect, class... Ts> void collect_pack(const Pack<Ts...>& pack, Collect& collect) {
@@ -69,7 +30,7 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
   if constexpr (ExprOperand<X>)
     collect_pack(x.operands, collect);
   else if constexpr (std::is_arithmetic_v<X>)
-    collect.leaf(Scalar(static_cast<double>(x)));
+    collect.leaf(Scalar(x));
   else
     collect.leaf(x);
 }
@@ -96,16 +57,16 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
     static constinit thread_local RecentCalls<leaves> recent;
     PlainArguments<leaves> arguments;
     collect_expression(expression, arguments);
-    if (runtime::Executable* const known = recent.find(arguments)) {
-      cache_of<TracedExpression<E>>().count_hit();
+    ProgramCache& cache = ExpressionPrograms<E>::find(expression);
+    if (const PlanLease known = recent.find(arguments)) {
+      cache.count_hit();
       return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
     }
     CollectLeaves collect;
     collect_expression(expression, collect);
-    runtime::Executable& executable = executable_for<TracedExpression<E>>(collect.leaves);
-    recent.add(arguments, executable);
-    std::vector<Leaf> results = run_executable(executable, collect.leaves);
-    return unflatten<ShardedTensor<T, Rank>>(results);
+    const PlanLease plan = executable_in(cache, collect.leaves);
+    recent.add(arguments, plan);
+    return run_into<ShardedTensor<T, Rank>>(*plan, collect.leaves, [] {});
   });
 }
 
@@ -127,16 +88,16 @@ inline std::string explain_here(const Plan& plan, const CompiledProgram& compile
 template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
 
 /// The plan of an expression, without running it, and the same as text.
-template <ExprOperand E> const Plan& plan(const E& expression) {
-  return detail::with_line(expression.source, [&]() -> const Plan& {
+template <ExprOperand E> Plan plan(const E& expression) {
+  return detail::with_line(expression.source, [&] {
     detail::CollectLeaves collect;
     detail::collect_expression(expression, collect);
-    return detail::executable_for<detail::TracedExpression<E>>(collect.leaves).plan();
+    return detail::executable_in(detail::ExpressionPrograms<E>::find(expression), collect.leaves)->plan();
   });
 }
 template <ExprOperand E> std::string explain(const E& expression) {
-  const CompiledProgram compiled = detail::ProgramCode<detail::TracedExpression<E>>::compiled();
-  return detail::explain_here(plan(expression), compiled);
+  const Plan& found = plan(expression);
+  return detail::explain_here(found, detail::ExpressionPrograms<E>::find(expression).compiled());
 }
 
 }  // namespace tessera

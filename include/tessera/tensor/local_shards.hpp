@@ -131,7 +131,8 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
     if (seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: two for ", shard.device, where);
     seen[device] = 1;
     const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
-    if (shard.box.begin.size() == box.begin.size() && !(shard.box == box))
+    const bool left_out = shard.box.begin.empty() && shard.box.end.empty();
+    if (!left_out && !(shard.box == box))
       fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
            text(box), " expected for ", layout_text(storage), where);
     if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))

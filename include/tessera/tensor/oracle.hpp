@@ -24,7 +24,7 @@ inline std::vector<Leaf> run_compared(runtime::Executable& executable, std::span
 /// Every value is compared before the next step, which then starts from the one device's. So a difference is reported
 /// where it arises, and results are those of one device. Tolerances: docs/spmd.md.
 /// Errors, of what runs inside: `oracle` for the first value that differs, unless differences are kept. Arguments that
-/// were moved in are then gone.
+/// were moved in are then empty where a result was written over one.
 /// Memory: all values of the program on one device.
 class OracleScope {
  public:

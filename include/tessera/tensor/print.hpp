@@ -235,7 +235,7 @@ inline std::string elements_text(const TensorStorage& storage, const PrintOption
   std::vector<std::vector<std::int64_t>> shown;
   std::vector<std::size_t> sizes, gaps;
   for (std::int64_t extent : storage.shape()) {
-    const bool abbreviated = elements > options.threshold && extent > 2 * edge;
+    const bool abbreviated = elements > options.threshold && extent - edge > edge;
     shown.emplace_back();
     for (std::int64_t i = 0; i < extent; ++i) {
       if (abbreviated && i == edge) i = extent - edge;

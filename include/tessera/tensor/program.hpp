@@ -2,36 +2,21 @@
 #define TESSERA_TENSOR_PROGRAM_HPP
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include <tessera/base/hash.hpp>
 #include <tessera/base/separate.hpp>
 #include <tessera/graph/traced_units.hpp>
 #include <tessera/kernels/fused_kernel.hpp>
-#include <tessera/runtime/attention_step.hpp>
-#include <tessera/runtime/contraction_step.hpp>
 #include <tessera/runtime/executable.hpp>
-#include <tessera/runtime/fold_step.hpp>
-#include <tessera/runtime/indexed_step.hpp>
-#include <tessera/runtime/layout_step.hpp>
 #include <tessera/runtime/oracle.hpp>
-#include <tessera/runtime/random_step.hpp>
-#include <tessera/runtime/repeat_step.hpp>
-#include <tessera/runtime/scan_step.hpp>
-#include <tessera/runtime/sort_step.hpp>
+#include <tessera/runtime/step_code.hpp>
+#include <tessera/tensor/plan_cache.hpp>
 
 namespace tessera {
-
-/// How often a program was planned, and how often a plan was found.
-struct CacheStatistics {
-  std::int64_t hits = 0, misses = 0;
-};
 
 namespace detail {
 
@@ -41,127 +26,51 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::size;
   using TracedUnits<Traced>::views;
 
-  // What the program computes with: code for anything else would only cost compile time.
-  static constexpr bool has(UnitKind kind) {
+  static constexpr runtime::StepNeeds needs = [] {
+    runtime::StepNeeds own;
     for (const UnitsView& view : views)
-      for (int u = 0; u < view.count; ++u)
-        if (view[u].kind == kind) return true;
-    return false;
-  }
-  template <class Counts> static constexpr DTypeSet types_where(Counts counts) {
-    DTypeSet set = 0;
+      for (int u = 0; u < view.count; ++u) own.add(view[u].kind);
     for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (counts(graph, id)) set = static_cast<DTypeSet>(set | set_of(graph[id].dtype));
-    return set;
-  }
-  static constexpr DTypeSet products = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (graph[id].op == Op::einsum) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
+      for (int id = 0; id < graph.size; ++id) {
+        const Op op = graph[id].op;
+        const DTypeSet type = set_of(graph[id].dtype);
+        const auto operand = [&] { return set_of(graph.operand_node(id, 0).dtype); };
+        const auto add = [](DTypeSet& set, DTypeSet more) { set = static_cast<DTypeSet>(set | more); };
+        if (op == Op::einsum) add(own.products, operand());
+        if (row_of(op).kind == OpKind::attention) add(own.attentions, operand());
+        if (op == Op::cumsum) add(own.scans, type);
+        if (op == Op::fold) add(own.folds, type);
+        if (op == Op::argsort) add(own.sorted, operand());
+        if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
+        // What is linear passes partial values on in the element type that it takes them in.
+        if (can_be_partial(graph, id))
+          add(combined_by(op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);
+      }
+    return own;
   }();
-  static constexpr DTypeSet attentions = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (row_of(graph[id].op).kind == OpKind::attention)
-          set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
-  }();
-  static constexpr DTypeSet sums = types_where([](const GraphView& g, int id) {
-    return g[id].op == Op::einsum || g[id].op == Op::sum || g[id].op == Op::gather || g[id].op == Op::scatter ||
-           rows::takes_row(g, id);
-  });
-  static constexpr DTypeSet extremes =
-      types_where([](const GraphView& g, int id) { return g[id].op == Op::max || g[id].op == Op::min; });
-
-  static constexpr DTypeSet scans = types_where([](const GraphView& g, int id) { return g[id].op == Op::cumsum; });
-  static constexpr DTypeSet folds = types_where([](const GraphView& g, int id) { return g[id].op == Op::fold; });
-  static constexpr DTypeSet sorted = [] {
-    DTypeSet set = 0;
-    for (const GraphView& graph : Traced::graphs)
-      for (int id = 0; id < graph.size; ++id)
-        if (graph[id].op == Op::argsort) set = static_cast<DTypeSet>(set | set_of(graph.operand_node(id, 0).dtype));
-    return set;
-  }();
-  static constexpr DTypeSet moved =
-      types_where([](const GraphView& g, int id) { return g[id].op == Op::take_along || g[id].op == Op::put_along; });
-
-  using Graphs = std::vector<std::unique_ptr<runtime::PreparedGraph>>;
-  template <class Step>
-  static std::unique_ptr<runtime::PreparedStep> make(const runtime::StepContext& context, const Graphs&) {
-    return std::make_unique<Step>(context);
-  }
-  static std::unique_ptr<runtime::PreparedStep> make_repeat(const runtime::StepContext& context, const Graphs& graphs) {
-    return std::make_unique<runtime::RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
-  }
-  template <UnitKind Kind> static constexpr runtime::StepFactory factory() {
-    if constexpr (!has(Kind) || Kind == UnitKind::fused)
-      return nullptr;
-    else if constexpr (Kind == UnitKind::contraction)
-      return &make<runtime::ContractionStep<products>>;
-    else if constexpr (Kind == UnitKind::indexed)
-      return &make<runtime::IndexedStep>;
-    else if constexpr (Kind == UnitKind::random)
-      return &make<runtime::RandomStep>;
-    else if constexpr (Kind == UnitKind::repeat)
-      return &make_repeat;
-    else if constexpr (Kind == UnitKind::scan)
-      return &make<runtime::ScanStep<scans>>;
-    else if constexpr (Kind == UnitKind::fold)
-      return &make<runtime::FoldStep<folds>>;
-    else if constexpr (Kind == UnitKind::sort)
-      return &make<runtime::SortStep<sorted, moved>>;
-    else if constexpr (Kind == UnitKind::attention)
-      return &make<runtime::AttentionStep<attentions>>;
-    else
-      return &make<runtime::LayoutStep>;
-  }
-  static constexpr std::array<runtime::StepFactory, unit_kinds> steps{
-      factory<UnitKind::fused>(),   factory<UnitKind::contraction>(), factory<UnitKind::layout>(),
-      factory<UnitKind::indexed>(), factory<UnitKind::random>(),      factory<UnitKind::constraint>(),
-      factory<UnitKind::repeat>(),  factory<UnitKind::attention>(),   factory<UnitKind::scan>(),
-      factory<UnitKind::sort>(),    factory<UnitKind::fold>()};
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
       return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
     }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
-    return {Traced::program(), views.data(), kernels.data(),
-            code.data(),       steps.data(), &tessera::kernels::strided_reduce_as<sums, extremes>};
+    const runtime::StepCode& steps = runtime::step_code<needs>();
+    return {Traced::program(), views.data(), kernels.data(), code.data(), steps.factories.data(), steps.reduce};
   }
 };
 
-TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
-/// Where the executor is compiled, its destructor is.
-struct DestroyExecutable {
-  void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
-};
-using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
-
-/// Plans a program for arguments, and prepares it to run.
-TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
-                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const double* numbers);
+                                  const HostNumber* numbers);
 
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
-                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
-  return ExecutablePtr(
-      new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
-                                                  static_cast<int>(arguments.size()), options)));
-}
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  executable.begin_call();
   const OracleSink::Run oracle = OracleSink::running();
   return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const double* numbers) {
+                                  const HostNumber* numbers) {
   if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
   std::vector<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -171,69 +80,11 @@ TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage
   }
   return run_executable(executable, leaves)[0].layers[0];
 }
-TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 #endif
 
-/// The executables of one program, one for each combination of shapes, shardings, sizes and mesh.
-class ProgramCache {
- public:
-  explicit ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {}
-
-  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments,
-                            const PlanOptions& options = {}) {
-    std::uint64_t key = mesh.hash();
-    for (const ArgumentInfo& a : arguments) {
-      key = hash_mix(key, a.sharding.hash());
-      key = hash_mix(key, a.number);
-      for (std::int64_t extent : a.shape) key = hash_mix(key, static_cast<std::uint64_t>(extent));
-    }
-    const std::lock_guard lock(mutex_);
-    for (Entry& entry : entries_) {
-      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments) ||
-          !same(entry.options, options))
-        continue;
-      count_hit();
-      return *entry.executable;
-    }
-    ++misses_;
-    entries_.push_back({key, mesh, arguments, options, make_executable(compiled_, mesh, arguments, options)});
-    return *entries_.back().executable;
-  }
-  CacheStatistics statistics() const {
-    const std::lock_guard lock(mutex_);
-    return {hits_.load(std::memory_order_relaxed), misses_};
-  }
-  /// Of a call that found its executable without asking.
-  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
-  const CompiledProgram& compiled() const { return compiled_; }
-
- private:
-  struct Entry {
-    std::uint64_t key;
-    Mesh mesh;
-    std::vector<ArgumentInfo> arguments;
-    PlanOptions options;
-    ExecutablePtr executable;
-  };
-  CompiledProgram compiled_;
-  std::vector<Entry> entries_;
-  std::atomic<std::int64_t> hits_{0};
-  std::int64_t misses_ = 0;
-  mutable std::mutex mutex_;
-
-  static bool same(const PlanOptions& a, const PlanOptions& b) {
-    return a.outputs == b.outputs && a.forbid_unasked_reshards == b.forbid_unasked_reshards &&
-           a.explicit_axes == b.explicit_axes && a.deterministic == b.deterministic;
-  }
-  static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || a[i].number != b[i].number) return false;
-    return a.size() == b.size();
-  }
-};
-
+// Never destroyed: destructors of static objects may still run programs.
 template <class Traced> ProgramCache& cache_of() {
-  static ProgramCache cache(ProgramCode<Traced>::compiled());
+  static ProgramCache& cache = *new ProgramCache(ProgramCode<Traced>::compiled());
   return cache;
 }
 
@@ -254,10 +105,10 @@ struct CollectLeaves {
     } else {
       to.is_number = true;
       to.stacked = false;
-      const double number = static_cast<double>(x.value());
-      if (later && to.number != number)
+      const HostNumber number = x.number();
+      if (later && !(to.number == number))
         fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer,
-             " has ", number, ", layer 0 has ", to.number);
+             " has ", number.real(), ", layer 0 has ", to.number.real());
       to.number = number;
     }
   }
@@ -272,27 +123,39 @@ struct CollectLeaves {
   void leave_stack() { layer = -1; }
 };
 
-/// Fills the leaves of a result.
+/// Gives each Stack of a result as many layers as the plan says, before the program runs.
+struct SizeStacks {
+  const runtime::Executable& executable;
+  std::size_t leaves;
+  std::size_t cursor = 0, base = 0;
+
+  void leaf(const auto&) { ++cursor; }
+  template <class S> void enter_stack(S& stack) {
+    base = cursor;
+    std::size_t layers = 0;
+    for (std::size_t k = cursor; layers == 0 && k < leaves; ++k) layers = executable.result_layers(k);
+    stack.layers().resize(layers);
+  }
+  void enter_layer(int) { cursor = base; }
+  void leave_stack() {}
+};
+
+/// Fills the leaves of a result that has its Stacks' layers. Nothing in it fails.
 struct FillLeaves {
   std::vector<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
   int layer = 0;
 
-  template <class L> void leaf(L& x) {
+  template <class L> void leaf(L& x) noexcept {
     Leaf& from = leaves[cursor++];
     if constexpr (std::is_same_v<L, Dim>)
-      x = Dim(static_cast<std::int64_t>(from.number));
+      x = Dim(from.number.integer());
     else if constexpr (std::is_same_v<L, Scalar>)
       x = Scalar(from.number);
     else
       x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
-  template <class S> void enter_stack(S& stack) {
-    base = cursor;
-    std::size_t at = cursor;
-    while (!leaves[at].stacked) ++at;
-    stack.layers().resize(leaves[at].layers.size());
-  }
+  void enter_stack(auto&) { base = cursor; }
   void enter_layer(int i) {
     layer = i;
     cursor = base;
@@ -356,7 +219,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
     if (leaf.is_number) {
-      info.number = is_dim[i] ? leaf.number : 0;  // a Scalar may change from call to call
+      info.number = is_dim[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
       infos.push_back(info);
       continue;
     }
@@ -367,13 +230,13 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
              ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
-      if (!(layer->shape() == x.shape()) || !(layer->sharding() == x.sharding()))
+      if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
              shape_text(x.dtype(), layer->shape()), text(layer->sharding(), mesh));
     }
     info.shape = x.shape();
-    info.sharding = x.sharding();
+    info.sharding = x.placement();
     if (leaf.stacked) {
       info.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
       for (int d = info.sharding.rank; d > 0; --d) {
@@ -390,18 +253,26 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 }
 #endif
 
-/// The executable for these leaves.
-template <class Traced>
-runtime::Executable& executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
-  ProgramCache& cache = cache_of<Traced>();
+/// The plan for these leaves, leased.
+inline PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
-  return cache.find(mesh, infos, options);
+  return cache.find({mesh, infos, options});
+}
+template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+  return executable_in(cache_of<Traced>(), leaves, options);
 }
 
-template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
+/// Runs a program. What the result needs besides tensors is there before it begins, so that nothing is lost after it
+/// has ended. `give_up()` is called in between: what throws before left everything as it was.
+template <class Result, class GiveUp>
+Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
   Result result{};
-  FillLeaves fill{leaves};
+  SizeStacks size{executable, executable.plan().main().outputs.size()};
+  for_each_leaf(result, size);
+  give_up();
+  std::vector<Leaf> results = run_executable(executable, leaves);
+  FillLeaves fill{results};
   for_each_leaf(result, fill);
   return result;
 }

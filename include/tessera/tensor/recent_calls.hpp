@@ -1,22 +1,21 @@
 #ifndef TESSERA_TENSOR_RECENT_CALLS_HPP
 #define TESSERA_TENSOR_RECENT_CALLS_HPP
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 #include <tessera/graph/host.hpp>
 #include <tessera/graph/operand.hpp>
-#include <tessera/runtime/executable.hpp>
 #include <tessera/runtime/storage.hpp>
+#include <tessera/tensor/plan_cache.hpp>
 
 namespace tessera::detail {
 
 /// The arguments of a call that are tensors and numbers, in order. It refers to them: the caller keeps them alive.
 template <std::size_t Count> struct PlainArguments {
   TensorStorage* tensors[Count];
-  double numbers[Count];
+  HostNumber numbers[Count];
   std::uint64_t keys[Count];  ///< what a plan depends on; 0 for a tensor that holds nothing
   std::size_t cursor = 0;
 
@@ -28,37 +27,45 @@ template <std::size_t Count> struct PlainArguments {
       tensors[i] = static_cast<TensorStorage*>(x.storage().get());
       keys[i] = tensors[i] == nullptr ? 0 : tensors[i]->layout()->id();
     } else {
-      numbers[i] = static_cast<double>(x.value());
-      keys[i] = std::is_same_v<L, Dim> ? std::bit_cast<std::uint64_t>(numbers[i]) : 0;
+      numbers[i] = x.number();
+      keys[i] = std::is_same_v<L, Dim> ? static_cast<std::uint64_t>(numbers[i].integer()) : 0;
     }
   }
 };
 
-/// The executables of a thread's last calls of one program, found by comparing a word for each argument: equal words
-/// mean arguments that were checked and planned for before. The cache of plans stays what decides.
+/// The plans of a thread's last calls of one program, found by comparing a word for each argument: equal words mean
+/// arguments that were checked and planned for before. The cache of plans stays what decides, and may drop them.
 template <std::size_t Count> class RecentCalls {
  public:
-  runtime::Executable* find(const PlainArguments<Count>& arguments) const {
+  PlanLease find(const PlainArguments<Count>& arguments) const {
     for (const Call& call : calls_) {
-      bool same = call.executable != nullptr;
+      bool same = call.slot != nullptr;
       for (std::size_t i = 0; i < Count; ++i) same = same && call.keys[i] == arguments.keys[i];
-      if (same) return call.executable;
+      if (same) return PlanLease(*call.slot, call.serial);
     }
-    return nullptr;
+    return {};
   }
   /// Takes the place of the oldest call. Programs that are not plain are not kept.
-  void add(const PlainArguments<Count>& arguments, runtime::Executable& executable) {
-    if (!executable.is_plain()) return;
-    Call& call = calls_[next_++ % most];
-    for (std::size_t i = 0; i < Count; ++i) call.keys[i] = arguments.keys[i];
-    call.executable = &executable;
+  void add(const PlainArguments<Count>& arguments, const PlanLease& plan) {
+    if (!plan->is_plain()) return;
+    Call* call = nullptr;
+    for (Call& known : calls_) {
+      bool same = known.slot != nullptr;
+      for (std::size_t i = 0; i < Count; ++i) same = same && known.keys[i] == arguments.keys[i];
+      if (same) call = &known;  // whose plan was dropped
+    }
+    if (call == nullptr) call = &calls_[next_++ % most];
+    for (std::size_t i = 0; i < Count; ++i) call->keys[i] = arguments.keys[i];
+    call->slot = plan.slot();
+    call->serial = plan.serial();
   }
 
  private:
   static constexpr unsigned most = 4;
   struct Call {
     std::uint64_t keys[Count];
-    runtime::Executable* executable;
+    PlanSlot* slot;
+    std::uint64_t serial;
   };
   // Constants and plain words, so that a thread pays nothing to have them.
   Call calls_[most]{};

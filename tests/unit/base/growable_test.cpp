@@ -1,6 +1,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -107,6 +108,79 @@ TEST(Growable, ResizesAndAssignsAtRunTime) {
   words.resize(5, "c");
   words.pop_back();
   EXPECT_EQ(words.back(), "c");
+}
+
+// A class that holds one is copied by a function that the compiler writes, which throws nothing if its parts say so.
+struct Holder {
+  ts::Growable<int> numbers;
+  ts::Growable<std::string> texts;
+};
+static_assert(!std::is_nothrow_copy_constructible_v<Holder> && !std::is_nothrow_copy_assignable_v<Holder>);
+static_assert(std::is_nothrow_move_constructible_v<Holder> && std::is_nothrow_move_assignable_v<Holder>);
+
+/// Counts what is alive, and throws when one too many is copied.
+struct Fragile {
+  static inline int copies_left = 0, alive = 0;
+  int value = 0;
+  int* own = new int(0);
+
+  Fragile() { ++alive; }
+  Fragile(int v) : value(v) { ++alive; }
+  Fragile(const Fragile& other) : value(other.value) {
+    delete own;
+    own = nullptr;
+    if (copies_left-- == 0) throw value;
+    own = new int(value);
+    ++alive;
+  }
+  Fragile(Fragile&& other) noexcept : value(other.value), own(std::exchange(other.own, nullptr)) { ++alive; }
+  Fragile& operator=(const Fragile& other) {
+    if (copies_left-- == 0) throw value;
+    value = other.value;
+    return *this;
+  }
+  Fragile& operator=(Fragile&& other) noexcept {
+    value = other.value;
+    std::swap(own, other.own);
+    return *this;
+  }
+  ~Fragile() {
+    delete own;
+    --alive;
+  }
+};
+
+TEST(growable, what_a_copy_throws_over_is_as_it_was_and_nothing_leaks) {
+  const auto is = [](const ts::Growable<Fragile>& list, int n) {
+    EXPECT_EQ(list.size(), static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) EXPECT_EQ(list[static_cast<std::size_t>(i)].value, i);
+  };
+  for (int failing = 0; failing < 40; ++failing) {
+    Fragile::copies_left = 1000;
+    {
+      ts::Growable<Fragile> list, other;
+      for (int i = 0; i < 9; ++i) list.push_back(Fragile(i));
+      for (int i = 0; i < 4; ++i) other.push_back(Fragile(i));
+      const Fragile last(9);
+      const auto attempt = [&](auto f) {
+        Fragile::copies_left = failing;
+        bool threw = false;
+        try {
+          f();
+        } catch (int) {
+          threw = true;
+        }
+        Fragile::copies_left = 1000;
+        return threw;
+      };
+      attempt([&] { ts::Growable<Fragile> copy(list); });
+      attempt([&] { ts::Growable<Fragile> three{Fragile(0), Fragile(1), Fragile(2)}; });
+      attempt([&] { ts::Growable<Fragile> five(5, last); });
+      is(other, attempt([&] { other = list; }) ? 4 : 9);
+      is(list, attempt([&] { list.push_back(last); }) ? 9 : 10);
+    }
+    EXPECT_EQ(Fragile::alive, 0) << failing;
+  }
 }
 
 }  // namespace

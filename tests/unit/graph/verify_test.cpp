@@ -72,7 +72,20 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
       Op::repeat, [](ts::Module&, Node& n) { n.value = 0; }, "body");
   expect_defect(Op::repeat, label(0, 2), "");
   expect_defect(Op::project, rank, "projection");
-  expect_defect(Op::project, label(0, 9), "output");
+  expect_defect(
+      Op::project, [](ts::Module&, Node& n) { n.value = 9; }, "output");
+  const auto counted = [](bool on, int stacked) {
+    return [on, stacked](ts::Module&, Node& n) {
+      ts::Repeat repeat = ts::Repeat::of(n);
+      repeat.counted = on;
+      repeat.stacked = stacked;
+      n.labels = repeat.pack();
+    };
+  };
+  expect_defect(Op::repeat, counted(false, 0), "count its layers");
+  expect_defect(Op::repeat, counted(true, 1), "count its layers");
+  expect_defect(Op::repeat, counted(true, 0), "an integer");
+  expect_defect(Op::repeat, counted(false, 1000), "are operands");
   expect_defect(
       Op::tanh,
       [](ts::Module& m, Node& n) {

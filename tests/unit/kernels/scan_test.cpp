@@ -65,6 +65,20 @@ TEST(Scan, EveryWayToWalk) {
   }
 }
 
+TEST(Scan, LongLinesKeepTheirPrecision) {
+  constexpr std::int64_t count = 1'000'000;
+  const std::vector<float> from(count, 0.1f);
+  std::vector<float> to(count), total(1);
+  const k::ScanShape line{{1}, {1}, {1}, {1}, count, 1, 1};
+  k::scan_lines<float>(line, from.data(), to.data(), nullptr, false);
+  k::sum_lines<float>(line, from.data(), total.data());
+  for (std::int64_t i = 0; i < count; i += 997) {
+    const double exact = static_cast<double>(i + 1) * static_cast<double>(0.1f);
+    ASSERT_NEAR(to[static_cast<std::size_t>(i)] / exact, 1, 1e-7) << i;
+  }
+  EXPECT_EQ(total[0], to.back());
+}
+
 TEST(Scan, Nothing) {
   float number = 3;
   k::scan_lines<float>({{0, 1}, {1, 1}, {1, 1}, {1, 1}, 4, 1, 1}, &number, &number, nullptr, false);

@@ -417,6 +417,66 @@ TEST(LaneMath, DivisionByInvariantIsRoundedAsDivision) {
   }
 }
 
+// IEEE signs, also of zeros, whatever the instruction set: a comparison with == does not see them.
+template <class T> void check_signs() {
+  const auto alike = [](T got, T expected) {
+    return std::isnan(expected) ? std::isnan(got) : got == expected && std::signbit(got) == std::signbit(expected);
+  };
+  const std::vector<T>& points = specials<T>();
+  const auto one = [&](const char* name, auto function, auto exact, const std::vector<T>& values) {
+    for (const T x : values) {
+      T got[width];
+      store(got, function(splat(x)));
+      EXPECT_TRUE(alike(got[width - 1], exact(x))) << name << " of " << x << ": " << got[width - 1];
+    }
+  };
+  one(
+      "neg", [](const auto& x) { return apply<Op::neg>(x); }, [](T x) { return -x; }, points);
+  one(
+      "abs", [](const auto& x) { return apply<Op::abs>(x); }, [](T x) { return std::fabs(x); }, points);
+  one(
+      "sign", [](const auto& x) { return apply<Op::sign>(x); }, [](T x) { return x > 0   ? T(1)
+                                                                                 : x < 0 ? T(-1)
+                                                                                         : x; },
+      points);
+  one(
+      "sqrt", [](const auto& x) { return apply<Op::sqrt>(x); }, [](T x) { return std::sqrt(x); }, {T(-0.0), T(0)});
+  const std::vector<T> zeros{T(0), T(-0.0)};
+  one(
+      "tanh", [](const auto& x) { return apply<Op::tanh>(x); }, [](T x) { return x; }, zeros);
+  one(
+      "gelu", [](const auto& x) { return apply<Op::gelu>(x); }, [](T x) { return x; }, zeros);
+  one(
+      "silu", [](const auto& x) { return apply<Op::silu>(x); }, [](T x) { return x; }, zeros);
+  T sign_of_nan[width];
+  store(sign_of_nan, apply<Op::neg>(splat(std::numeric_limits<T>::quiet_NaN())));
+  EXPECT_TRUE(std::signbit(sign_of_nan[0])) << "negation flips the sign bit of NaN too";
+
+  const auto two = [&](const char* name, auto function, auto exact, T x, T y) {
+    T got[width];
+    store(got, function(splat(x), splat(y)));
+    EXPECT_TRUE(alike(got[width - 1], exact(x, y))) << name << " of " << x << " and " << y << ": " << got[width - 1];
+  };
+  for (const T x : {T(0), T(-0.0), T(3), T(-3), std::numeric_limits<T>::infinity()})
+    for (const T y : {T(0), T(-0.0), T(3), T(-3), T(-433), std::numeric_limits<T>::infinity()}) {
+      two(
+          "add", [](auto a, auto b) { return apply<Op::add>(a, b); }, [](T a, T b) { return a + b; }, x, y);
+      two(
+          "sub", [](auto a, auto b) { return apply<Op::sub>(a, b); }, [](T a, T b) { return a - b; }, x, y);
+      two(
+          "mul", [](auto a, auto b) { return apply<Op::mul>(a, b); }, [](T a, T b) { return a * b; }, x, y);
+      two(
+          "div", [](auto a, auto b) { return apply<Op::div>(a, b); }, [](T a, T b) { return a / b; }, x, y);
+      two(
+          "pow", [](auto a, auto b) { return apply<Op::pow>(a, b); }, [](T a, T b) { return std::pow(a, b); }, x, y);
+      two(
+          "division by what stays the same", [](auto a, auto b) { return divide_by_invariant(a, b); },
+          [](T a, T b) { return a / b; }, x, y);
+    }
+}
+TEST(LaneMath, SignsOfFloats) { check_signs<float>(); }
+TEST(LaneMath, SignsOfDoubles) { check_signs<double>(); }
+
 // ---- integers
 
 template <class T> void check_integers() {

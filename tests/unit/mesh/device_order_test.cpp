@@ -117,13 +117,51 @@ TEST(DeviceOrderTest, CountersAreFoundExactly) {
 }
 
 TEST(DeviceOrderTest, ListsThatAreNoPermutationStayLists) {
-  for (const Ids& ids : {Ids{0, 2}, Ids{0, 0}, Ids{3}, Ids{0, 2, 4, 1, 3, 5, 7, 9}, Ids{0, 1, 3, 4}}) {
+  for (const Ids& ids : {Ids{0, 2}, Ids{0, 0}, Ids{3}, Ids{0, 2, 4, 1, 3, 5, 7, 9}, Ids{0, 1, 3, 4}, Ids{0, 1, 1, 2},
+                         Ids{0, 2, 2, 4}, Ids{0, 1, 2, 1, 2, 3, 2, 3, 4}}) {
     EXPECT_FALSE(order_of(ids).is_counter());
     EXPECT_EQ(ids_of(order_of(ids)), ids);
   }
   EXPECT_TRUE(DeviceOrder{0}.is_range());
   EXPECT_TRUE(DeviceOrder::range(1 << 30).is_range());
   EXPECT_TRUE(DeviceOrder().empty());
+}
+
+// A device is found in a long list without a search: 200,000 searches of it would take 20 seconds.
+TEST(DeviceOrderTest, PositionsInLongListsAreKnown) {
+  std::mt19937 random(3);
+  Ids ids(200'000);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::shuffle(ids.begin(), ids.end(), random);
+  const DeviceOrder order = order_of(ids);
+  for (std::size_t at = 0; at < ids.size(); ++at) ASSERT_EQ(order.position_of(ids[at]), static_cast<std::int64_t>(at));
+  EXPECT_EQ(order.position_of(-1), order.size());
+  EXPECT_EQ(order.position_of(200'000), order.size());
+  ids[7] = ids[3];
+  ids[9] = 200'001;
+  const DeviceOrder wrong = order_of(ids);
+  EXPECT_EQ(wrong.position_of(ids[3]), 3);
+  EXPECT_EQ(wrong.position_of(order[7]), wrong.size());
+  EXPECT_EQ(wrong.position_of(200'001), 9);
+}
+
+// All lists of up to five ids, one of them out of range.
+TEST(DeviceOrderTest, RepeatedIdsAreFound) {
+  for (int n = 1; n <= 5; ++n) {
+    std::int64_t lists = 1;
+    for (int i = 0; i < n; ++i) lists *= n + 1;
+    for (std::int64_t list = 0; list < lists; ++list) {
+      Ids ids;
+      for (std::int64_t rest = list, i = 0; i < n; ++i, rest /= n + 1)
+        ids.push_back(static_cast<std::int32_t>(rest % (n + 1)));
+      const DeviceOrder order = order_of(ids);
+      ASSERT_EQ(ids_of(order), ids);
+      const std::set<std::int32_t> different(ids.begin(), ids.end());
+      const std::int64_t at = order.repeated();
+      ASSERT_EQ(at == n, different.size() == ids.size());
+      ASSERT_TRUE(at == n || std::count(ids.begin(), ids.end(), ids[static_cast<std::size_t>(at)]) > 1);
+    }
+  }
 }
 
 }  // namespace

@@ -171,6 +171,43 @@ TEST(MeshTest, OrdersThatAreNoPermutationAreErrors) {
       "-1");
 }
 
+// Ids that look like a counter of digits until one asks whether each comes once.
+TEST(MeshTest, RepeatedIdsAreErrorsHoweverTheyAreGiven) {
+  expect_error(
+      errc::mesh_devices,
+      [] {
+        Mesh({{"x", 4}}, {0, 1, 1, 2});
+      },
+      "1 is given twice");
+  expect_error(
+      errc::mesh_devices, [] { (void)tessera::parse_mesh("x=4;order=0,1,1,2"); }, "1 is given twice");
+  expect_error(
+      errc::mesh_devices,
+      [] {
+        (void)tessera::make_mesh({0, 1, 2, 1, 2, 3, 2, 3, 4}, {3, 3});
+      },
+      "is given twice");
+}
+
+// Each wrong id is looked at once, not compared with all others.
+TEST(MeshTest, ManyWrongIdsAreFoundInLinearTime) {
+  std::vector<std::int32_t> ids(1'000'000);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = 5'000'000 + static_cast<std::int32_t>(i * 7919 % ids.size());
+  expect_error(
+      errc::mesh_devices,
+      [&] {
+        (void)tessera::make_mesh(ids, {1000, 1000});
+      },
+      "from 0 to 999999");
+  ids[3] = ids[999'998];
+  expect_error(
+      errc::mesh_devices,
+      [&] {
+        (void)tessera::make_mesh(ids, {1000, 1000});
+      },
+      "is given twice");
+}
+
 TEST(MeshTest, AxesAreFoundByName) {
   const Mesh mesh({{"data", 2}, {"model", 4}});
   EXPECT_EQ(mesh.axis_index("model"), 1);

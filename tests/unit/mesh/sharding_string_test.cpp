@@ -280,4 +280,34 @@ TEST(ShardingStringTest, LargeMeshesStaySymbolic) {
   EXPECT_EQ(tessera::replica_id(hlo, 54321), 54);
 }
 
+// Two billion devices whose tile doesn't divide the digits of their order: answered without a list, or not at all.
+TEST(ShardingStringTest, NothingIsListedForShortTexts) {
+  const char* const texts[] = {"{devices=[46341,46340]<=[46340,46341]T(1,0)}",
+                               "{devices=[7,30678337,9]<=[9,30678337,7]T(1,0,2) last_tile_dims={manual,replicated}}",
+                               "{devices=[7,30678337,9]<=[9,30678337,7]T(2,1,0) last_tile_dims={manual,replicated}}",
+                               "{devices=[7,30678337,9]<=[7,30678337,9]T(0,2,1) last_tile_dims={replicated,manual}}",
+                               "{devices=[30011,71551]<=[71551,30011]}",
+                               "{devices=[2147483647]<=[2147483647]}"};
+  for (const char* text : texts) {
+    const HloSharding one = parse_hlo_sharding(text);
+    EXPECT_EQ(one, parse_hlo_sharding(text));
+    EXPECT_EQ(one.hash(), parse_hlo_sharding(text).hash());
+    EXPECT_EQ(one.text(), parse_hlo_sharding(one.text()).text());
+    (void)one.type();
+    for (const char* other : texts) {
+      const HloSharding two = parse_hlo_sharding(other);
+      if (one.tile == two.tile && one.subgroups == two.subgroups && text != other)
+        expect_error(
+            errc::capacity, [&] { (void)(one == two); }, "devices at most");
+      else
+        EXPECT_EQ(one == two, text == other);
+    }
+  }
+  // A list is made where it is short, and the same sets of replicas are equal however they are listed.
+  const HloSharding one = parse_hlo_sharding("{devices=[2,15]<=[3,2,5] last_tile_dim_replicate}"),
+                    two = parse_hlo_sharding("{devices=[2,15]<=[2,15] last_tile_dim_replicate}");
+  EXPECT_EQ(one, two);
+  EXPECT_EQ(one.hash(), two.hash());
+}
+
 }  // namespace

@@ -29,7 +29,9 @@ TEST(ShardyTest, PrintsAndReadsItsText) {
        {R"(#sdy.sharding<@mesh, [{"x"}, {}]>)", R"(#sdy.sharding<@other, [{"y", "x", ?}, {?}]>)",
         R"(#sdy.sharding<@mesh, [{"x"}p1, {"y", ?}p2], replicated={"z"}>)",
         R"(#sdy.sharding<@mesh, [{}, {"z"}], unreduced={"x", "y"}>)",
-        R"(#sdy.sharding<@mesh, [{"x"}], replicated={"y"}, unreduced={"z"}>)", R"(#sdy.sharding<@mesh, []>)"})
+        R"(#sdy.sharding<@mesh, [{"x"}], replicated={"y"}, unreduced={"z"}>)", R"(#sdy.sharding<@mesh, []>)",
+        R"(#sdy.sharding<@mesh, [{}], unreduced=max{"x", "z"}>)", R"(#sdy.sharding<@mesh, [{}], unreduced=min{"y"}>)",
+        R"(#sdy.sharding<mesh<["x"=2, "y"=4, "z"=2]>, [{"x"}, {"y", ?}], unreduced={"z"}>)"})
     EXPECT_EQ(tessera::shardy_text(parse_shardy(text, mesh), mesh), text);
   const ShardySharding read = parse_shardy(R"( sdy.sharding<@m,[{"y","x",?}p3,{}],unreduced={"z"}> )", mesh);
   EXPECT_EQ(read.mesh_name, tessera::Name("m"));
@@ -45,6 +47,48 @@ TEST(ShardyTest, MeshesRoundTrip) {
             R"(sdy.mesh @m = <["x"=2, "y"=2], device_ids=[3, 1, 2, 0]>)");
   EXPECT_EQ(tessera::parse_shardy_mesh(R"(<["x"=2]>)"), Mesh({{"x", 2}}));
   EXPECT_EQ(tessera::parse_shardy_mesh("sdy.mesh @empty = <[]>"), Mesh());
+}
+
+// What a sharding says without the module around it: its mesh, and how unreduced parts combine.
+TEST(ShardyTest, MeshesInTheTextAndKindsOfReductions) {
+  const auto kind = [](const char* text) { return parse_shardy(text, mesh).sharding.reduction; };
+  EXPECT_EQ(kind(R"(#sdy.sharding<@mesh, [{}], unreduced={"x"}>)"), tessera::Reduction::sum);
+  EXPECT_EQ(kind(R"(#sdy.sharding<@mesh, [{}], unreduced=sum{"x"}>)"), tessera::Reduction::sum);
+  EXPECT_EQ(kind(R"(#sdy.sharding<@mesh, [{}], unreduced=max{"x"}>)"), tessera::Reduction::max);
+  EXPECT_EQ(kind(R"(#sdy.sharding<@mesh, [{}], unreduced=min{"x"}>)"), tessera::Reduction::min);
+  const char* const turned = R"(#sdy.sharding<mesh<["a"=2, "b"=2], device_ids=[3, 1, 2, 0]>, [{"b"}, {"a"}]>)";
+  const Mesh own = tessera::parse_shardy_mesh(turned);
+  EXPECT_EQ(own, Mesh({{"a", 2}, {"b", 2}}, {3, 1, 2, 0}));
+  EXPECT_EQ(tessera::shardy_text(parse_shardy(turned, own), own), turned);
+  expect_error(
+      errc::mesh_mismatch, [&] { (void)parse_shardy(turned, mesh); }, "mesh(a=2,b=2;order=3,1,2,0)", "mesh(x=2");
+  // Parts of the axes of a mesh in the text are read on the mesh that is cut into them.
+  const char* const part = R"(#sdy.sharding<mesh<["x"=4]>, [{"x":(2)2}, {"x":(1)2}]>)";
+  const Mesh cut = tessera::shardy_mesh(tessera::parse_shardy_mesh(part), {part});
+  EXPECT_EQ(tessera::shardy_text(parse_shardy(part, cut), cut), part);
+  for (const char* text : {R"(#sdy.sharding<mesh<["x"=2], [{"x"}]>)", R"(#sdy.sharding<["x"=2], [{"x"}]>)",
+                           R"(#sdy.sharding<@mesh, [{}], unreduced=mul{"x"}>)"})
+    expect_error(
+        errc::sharding_string, [&] { (void)parse_shardy(text, mesh); }, text);
+}
+
+// The mesh of a tensor that is on one device alone.
+TEST(ShardyTest, MaximalMeshes) {
+  const Mesh third = tessera::parse_shardy_mesh("sdy.mesh @maximal = <[], device_ids=[3]>");
+  EXPECT_EQ(third.size(), 1);
+  EXPECT_EQ(third.device_at({}), 3);
+  EXPECT_EQ(third.coordinates_of(3), tessera::Coordinates{});
+  EXPECT_EQ(third.text(), "mesh(;order=3)");
+  EXPECT_EQ(tessera::parse_mesh(third.text()), third);
+  EXPECT_NE(third, Mesh());
+  EXPECT_EQ(tessera::shardy_mesh_text(third, "maximal"), "sdy.mesh @maximal = <[], device_ids=[3]>");
+  EXPECT_EQ(tessera::parse_shardy_mesh("<[], device_ids=[0]>"), Mesh());
+  const char* const text = "#sdy.sharding<mesh<[], device_ids=[3]>, [{}, {}]>";
+  EXPECT_EQ(tessera::shardy_text(parse_shardy(text, third), third), text);
+  expect_error(
+      errc::mesh_devices, [&] { (void)third.coordinates_of(0); }, "device: 0");
+  for (const char* other : {"<[], device_ids=[-1]>", "<[], device_ids=[0, 1]>", R"(<["x"=1], device_ids=[3]>)"})
+    expect_error(errc::mesh_devices, [&] { (void)tessera::parse_shardy_mesh(other); });
 }
 
 TEST(ShardyTest, RandomShardingsRoundTrip) {

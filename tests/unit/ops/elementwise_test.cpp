@@ -1,4 +1,5 @@
 #include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/ops/elementwise.hpp>
 
@@ -69,14 +70,71 @@ TEST(Elementwise, GradientsSumOverWhatBroadcastingRepeats) {
                                      {random_array({4}, 6), random_array({3}, 7)});
 }
 
-TEST(Elementwise, PowAtZero) {
-  // Along the exponent the slope at base 0 is 0, not 0 * log 0.
+/// Gradients of the sum of f(x, y), elementwise.
+template <class F> std::pair<std::vector<double>, std::vector<double>> slopes(F, Array x, Array y) {
+  const Array weights({static_cast<std::int64_t>(x.data.size())}, 1);
+  const Program program = trace<FirstGradient<F>, std::tuple<Float<1>, Float<1>>, Float<1>>();
+  const auto out = run(program.view(), {x, y, weights});
+  return {out[1].data, out[2].data};
+}
+
+void expect_alike(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got[i]) : std::fabs(got[i] - want[i]) < 1e-12 || got[i] == want[i])
+        << i << ": " << got[i] << " instead of " << want[i];
+}
+
+// torch.pow(x, p).sum().backward() of PyTorch 2.
+TEST(Elementwise, GradientOfPow) {
   const auto f = [](const auto& x, const auto& p) { return ts::pow(x, p); };
-  const Program program = trace<FirstGradient<decltype(f)>, std::tuple<Float<1>, Float<1>>, Float<1>>();
-  const auto out = run(program.view(), {Array({2}, {0, 2}), Array({2}, {2, 3}), Array({2}, 1)});
-  EXPECT_EQ(out[1].data, (std::vector<double>{0, 12}));
-  EXPECT_EQ(out[2].data[0], 0);
-  EXPECT_NEAR(out[2].data[1], 8 * std::log(2.0), 1e-12);
+  const Array x({8}, {0, 0, 0, 0, 2, 2, -2, -2}), p({8}, {0, 1, 2, 3, 0, 3, 0, 3});
+  const auto [base, exponent] = slopes(f, x, p);
+  expect_alike(base, {0, 1, 0, 0, 0, 12, 0, 12});
+  expect_alike(exponent, {0, 0, 0, 0, std::log(2.0), 8 * std::log(2.0), NAN, NAN});
+
+  const auto constant = [](const auto& v) { return ts::pow(v, 0.0) + ts::pow(v, 2.0); };
+  const Program program = trace<FirstGradient<decltype(constant)>, std::tuple<Float<1>>, Float<1>>();
+  expect_alike(run(program.view(), {Array({2}, {0, 3}), Array({2}, 1)})[1].data, {0, 6});
+  // The slope at 0 has a slope, too.
+  check_gradient<Float<1>>([](const auto& v) { return ts::pow(v, 2.0) + ts::pow(v, 3.0); }, {Array({2}, {0, 1})});
+}
+
+// jax.grad of jnp.maximum and jnp.minimum, and torch.maximum: equal operands get half each.
+TEST(Elementwise, EqualOperandsShareTheGradient) {
+  const Array x({4}, {1, 2, 3, 0}), y({4}, {1, 3, 2, -0.0});
+  const auto larger = slopes([](const auto& a, const auto& b) { return ts::maximum(a, b); }, x, y);
+  expect_alike(larger.first, {0.5, 0, 1, 0.5});
+  expect_alike(larger.second, {0.5, 1, 0, 0.5});
+  const auto smaller = slopes([](const auto& a, const auto& b) { return ts::minimum(a, b); }, x, y);
+  expect_alike(smaller.first, {0.5, 1, 0, 0.5});
+  expect_alike(smaller.second, {0.5, 0, 1, 0.5});
+
+  // log(1 + exp(z)) - z t, written stably, is smooth at 0.
+  const auto loss = [](const auto& z) { return ts::maximum(z, 0.0) + ts::log(1.0 + ts::exp(-ts::abs(z))); };
+  const Program program = trace<FirstGradient<decltype(loss)>, std::tuple<Float<1>>, Float<1>>();
+  expect_alike(run(program.view(), {Array({1}, 0), Array({1}, 1)})[1].data, {0.5});
+}
+
+// A weight of integers is a constant to the gradient, and a promoted operand gets its cotangent in its own type.
+TEST(Elementwise, GradientsThroughPromotion) {
+  check_gradient<M, Int<2>>([](const auto& x, const auto& i) { return x * i + i / 4; },
+                            {any(), Array(shape, {1, 2, 3, 4, 5, 6})});
+  check_gradient<M, ts::ShardedTensor<double, 2>>([](const auto& x, const auto& d) { return x * d; }, {any(), any(4)});
+}
+
+TEST(Elementwise, NumbersThatAnIntegerTypeLacksAreErrors) {
+  using Bytes = ts::ShardedTensor<std::uint8_t, 1>;
+  const auto over = [](const auto& u) { return u + 256; };
+  const auto under = [](const auto& u) { return ts::maximum(u, -1); };
+  const auto compared = [](const auto& u) { return u < 300; };
+  const auto filled = [](const auto& u) { return ts::full_like(u, 300); };
+  tessera_test::expect_error(ts::errc::dtype_mismatch, [&] { trace<decltype(over), Bytes>(); });
+  tessera_test::expect_error(ts::errc::dtype_mismatch, [&] { trace<decltype(under), Bytes>(); });
+  tessera_test::expect_error(ts::errc::dtype_mismatch, [&] { trace<decltype(compared), Bytes>(); });
+  tessera_test::expect_error(ts::errc::dtype_mismatch, [&] { trace<decltype(filled), Bytes>(); });
+  const auto least = [](const auto& u) { return u + 255; };
+  EXPECT_EQ((trace<decltype(least), Bytes>().main()[1].dtype), ts::DType::u8);
 }
 
 TEST(Elementwise, NumbersTakeTheTypeOfTheTensor) {

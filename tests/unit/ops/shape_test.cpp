@@ -1,4 +1,5 @@
 #include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/ops/shape.hpp>
 
@@ -20,7 +21,14 @@ TEST(Shape, SizesCompute) {
   const Array out = apply<Float<2>, ts::Dim>(f, {x, Array::number(4)});
   for (std::size_t i = 0; i < out.data.size(); ++i) EXPECT_NEAR(out.data[i], x.data[i] * 9, 1e-12);
   static_assert((ts::Dim(7) / 2 * 3 - 1 + ts::Dim(4)).value() == 12);
-  EXPECT_THROW(ts::Dim(1) / 0, ts::error);
+  using tessera_test::expect_error;
+  expect_error(
+      ts::errc::dim_range, [] { (void)(ts::Dim(1) / 0); }, "division by zero: div(1, 0)");
+  expect_error(
+      ts::errc::capacity, [] { (void)(ts::Dim(INT64_MIN) / -1); }, "div(-9223372036854775808, -1)");
+  expect_error(ts::errc::capacity, [] { (void)(ts::Dim(INT64_MAX) + 1); });
+  expect_error(ts::errc::capacity, [] { (void)(ts::Dim(INT64_MIN) - 1); });
+  expect_error(ts::errc::capacity, [] { (void)(ts::Dim(std::int64_t{1} << 32) * (std::int64_t{1} << 32)); });
 }
 
 TEST(Shape, IotaAndFills) {

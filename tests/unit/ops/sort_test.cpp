@@ -62,7 +62,7 @@ TEST(Sort, Gradients) {
 TEST(Sort, Mistakes) {
   const auto infer = [](const Program& program, std::vector<ts::Shape> arguments) {
     return [&program, arguments] {
-      const std::vector<double> numbers{0, 6};
+      const std::vector<ts::HostNumber> numbers{0, 6};
       ts::infer_shapes(program.view(), arguments.data(), numbers.data());
     };
   };

@@ -43,7 +43,7 @@ TEST(placement, nested_splits_cut_what_is_left) {
   const ts::Sharding merged = ts::resolve({{"dp", "tp"}}, mesh, 1);
   EXPECT_EQ(ts::shard_box({5}, merged, mesh, {1, 1}), (ts::Box{{5}, {5}}));
   const ts::Mesh wide({{"a", 2}, {"b", 3}});
-  EXPECT_EQ(ranges({ts::Shard(0), ts::Shard(0)}, 7, wide), (Ranges{0, 2, 2, 4, 4, 4, 4, 5, 5, 6, 6, 7}));
+  EXPECT_EQ(ranges({ts::Shard(0), ts::Shard(0)}, 7, wide), (Ranges{0, 2, 2, 4, 7, 7, 4, 5, 5, 6, 6, 7}));
 }
 
 TEST(placement, a_strided_split_comes_after_those_to_its_right) {
@@ -51,6 +51,17 @@ TEST(placement, a_strided_split_comes_after_those_to_its_right) {
   EXPECT_EQ(ranges({ts::StridedShard(0, 2), ts::Shard(0)}, 8), (Ranges{0, 2, 4, 6, 2, 4, 6, 8}));
   EXPECT_EQ(ranges({ts::Shard(0), ts::Shard(0)}, 8), (Ranges{0, 2, 2, 4, 4, 6, 6, 8}));
   EXPECT_EQ(ranges({ts::StridedShard(0, 1), ts::Replicate()}, 4), (Ranges{0, 2, 0, 2, 2, 4, 2, 4}));
+}
+
+// compute_local_shape_and_global_offset of PyTorch: a chunk of nothing begins where the whole dim ends.
+TEST(placement, empty_chunks_are_at_the_end_of_the_dim) {
+  const ts::Mesh on({{"a", 4}, {"b", 2}});
+  // Halves of 9, of which three chunks of 3 leave nothing for the fourth.
+  EXPECT_EQ(ranges({ts::StridedShard(0, 2), ts::Shard(0)}, 18, on),
+            (Ranges{0, 3, 9, 12, 3, 6, 12, 15, 6, 9, 15, 18, 18, 18, 18, 18}));
+  // Chunks of 2, 2, 1 and none, each cut in two.
+  EXPECT_EQ(ranges({ts::Shard(0), ts::Shard(0)}, 5, on), (Ranges{0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5, 5}));
+  EXPECT_EQ(ranges({ts::Shard(0), ts::Shard(0)}, 4, on), (Ranges{0, 1, 4, 4, 1, 2, 4, 4, 2, 3, 4, 4, 3, 4, 4, 4}));
 }
 
 TEST(placement, even_chunks_are_those_of_a_sharding) {

@@ -183,6 +183,53 @@ TEST(ExplicitAxes, ASplitDimKeepsItsAxesThroughARearrange) {
       "a dim that is split or merged does not keep its axes");
 }
 
+/// How the result of a plan lies, and what runs for it.
+std::string collectives(const ts::Plan& plan) {
+  std::string out = ts::text(plan.main().values[static_cast<std::size_t>(plan.main().outputs[0])].sharding, plan.mesh);
+  plan.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t) {
+    if (c.kind != ts::Collective::slice) out += ts::concat_text(" ", ts::name_of(c.kind), " ", c.payload_bytes);
+  });
+  return out;
+}
+
+// Of a product, only the sum of two dims that are split by one axis is ambiguous, as in JAX.
+TEST(ExplicitAxes, AProductGathersTheOperandThatAloneSplitsASum) {
+  const auto plan_of = [](const ts::PartitionSpec& x, const ts::PartitionSpec& w) {
+    return collectives(
+        ts::plan(product, mesh, all_explicit, ts::abstract<float>({32, 64}, x), ts::abstract<float>({64, 32}, w)));
+  };
+  EXPECT_EQ(plan_of({"data"}, {"data"}), "{data,-} all_gather 8192");
+  EXPECT_EQ(plan_of({"data"}, {"model"}).substr(0, 8), "{data,-}");
+  EXPECT_EQ(plan_of({ts::none, "model"}, {ts::none, "model"}), "{-,model} all_gather 8192");
+  EXPECT_EQ(plan_of({ts::none, "data"}, {}).substr(0, 5), "{-,-}");
+  expect_error(
+      ts::errc::policy,
+      [&] {
+        plan_of({ts::none, "data"}, {"model"});
+      },
+      "dims that meet are split in two ways");
+}
+
+// Each part takes axes until it is one index on each device, and so it goes back.
+TEST(ExplicitAxes, ADimSplitByTwoAxesIsSplitIntoTwoDimsAndMergedAgain) {
+  constexpr auto apart = [](auto x) { return ts::rearrange<"(a b) c -> a b c">(x, ts::len<"a">(2)) * 2.0; };
+  constexpr auto back = [](auto x) { return ts::merge_dims<0, 1>(x) * 2.0; };
+  constexpr auto both = [](auto x) { return ts::merge_dims<0, 1>(ts::split_dim<0>(x, 4) * 2.0); };
+  const auto rows = ts::abstract<float>({8, 16}, {{"data", "model"}});
+  const auto grid = ts::abstract<float>({2, 4, 16}, {"data", "model"});
+  for (const ts::PlanOptions& options : {all_explicit, ts::PlanOptions{}}) {
+    EXPECT_EQ(collectives(ts::plan(apart, mesh, options, rows)), "{data,model,-}");
+    EXPECT_EQ(collectives(ts::plan(back, mesh, options, grid)), "{(data,model),-}");
+    EXPECT_EQ(collectives(ts::plan(both, mesh, options, rows)), "{(data,model),-}");
+  }
+  expect_error(
+      ts::errc::policy,
+      [&] {
+        ts::plan(back, mesh, all_explicit, ts::abstract<float>({4, 4, 16}, {"data", "model"}));
+      },
+      "a dim that is split is not the major one of those merged");
+}
+
 struct Layer {
   Matrix up;
   constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, up)); }
@@ -217,7 +264,7 @@ bool agrees(const ts::Plan& plan, const ts::ProgramView& program, const std::vec
     shapes.push_back(argument.shape);
     shardings.push_back(argument.sharding);
   }
-  const ts::Growable<double> numbers(arguments.size(), 0);
+  const ts::Growable<ts::HostNumber> numbers(arguments.size());
   const auto found = ts::infer_shapes(program, shapes.data(), numbers.data());
   const auto rules = ts::explicit_shardings(program, plan.mesh, found, shardings, axes)[0];
   const auto lies = [&](const ts::PlanValue& value) { return !rules.change(value.node, value.sharding); };

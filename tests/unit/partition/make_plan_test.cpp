@@ -385,6 +385,35 @@ TEST(MakePlan, PartsOfDevicesWithoutRowsAreNeitherStoredNorMoved) {
   EXPECT_EQ(few.collectives(), all.collectives());                       // each device takes part as before
 }
 
+// Memory of shards that differ is found without a loop over them: on any number of devices at once.
+TEST(MakePlan, StoredBytesOfUnevenShardsAreThoseOfEachOne) {
+  const ts::Mesh small({{"x", 3}, {"y", 4}, {"z", 2}});
+  int uneven = 0;
+  for (std::int64_t rows = 0; rows < 20; ++rows)
+    for (std::int64_t columns = 1; columns < 40; columns += 3)
+      for (const ts::PartitionSpec& spec :
+           {ts::PartitionSpec{"x", "y"}, {ts::none, {"y", "x"}}, {{"z", "x"}, "y"}, {"y"}, {}}) {
+        ts::Sharding sharding = ts::resolve(spec, small, 2);
+        sharding.unreduced = static_cast<std::uint16_t>(sharding.uses(2) ? 0 : 4);
+        const ts::Shape shape{rows, columns};
+        std::int64_t each = 0;
+        const ts::ShardGrid grid(small, sharding);
+        for (int s = 0; s < grid.count(); ++s)
+          each += ts::detail::arena_bytes(
+              ts::volume(ts::extents(ts::shard_box(shape, sharding, small, grid.coordinates(s)))) * 8);
+        ASSERT_EQ(ts::detail::distinct_bytes(shape, sharding, ts::DType::f64, small), each)
+            << rows << " x " << columns << " " << ts::text(sharding, small);
+        uneven += rows % 3 != 0;
+      }
+  EXPECT_GT(uneven, 500);
+
+  const ts::Mesh most({{"data", 65536}, {"model", 32767}});
+  const Planned made(ts::Traced<Forward, Mlp, Matrix>::program(), most,
+                     {tensor(most, {64, 256 * 1000 + 1}, {ts::none, "model"}),
+                      tensor(most, {256 * 1000 + 1, 64}, {"model"}), tensor(most, {100'000, 64}, {"data"})});
+  EXPECT_EQ(made.collectives(), "all_reduce model 512\n");
+}
+
 TEST(MakePlan, NumbersThatArePartialOverDifferentAxesAreAddedFirst) {
   const auto f = [](auto a, auto b, auto c, auto d) {
     return ts::sqrt(ts::with_sharding(ts::sum(a * a) + ts::sum(b * b) + ts::sum(c * c) + ts::sum(d * d), {}));

@@ -29,6 +29,18 @@ TEST(Programs, AttentionToOthersInDouble) {
       {.arguments = {values<double>("bthe"), values<double>("bshe"), values<double>("bshv")}, .cases = 60}, 32);
 }
 
+// Gradients of keys and values are sums over queries, in a program that sums nothing else in their element type.
+TEST(Programs, AttentionWhoseGradientsAreItsOnlySums) {
+  const auto f = [](const auto& q, const auto& k, const auto& v) {
+    return ts::grad([](const auto& keys, const auto& queries, const auto& values) {
+      return energy(ts::cast<double>(ts::attention(queries, keys, values)));
+    })(k, q, v);
+  };
+  const Argument part = values("bthe");
+  expect_equal_on_all_meshes<Tensor<4>, Tensor<4>, Tensor<4>>(
+      f, {.arguments = {part, part, part}, .cases = 40, .tolerance = 5e-5, .least_axes = 1}, 34);
+}
+
 TEST(Programs, AttentionOfShardsThatMayBeEmpty) {
   const auto f = [](const auto& q, const auto& k, const auto& v) { return ts::causal_attention(q, k, v); };
   expect_equal_on_all_meshes<Tensor<4>, Tensor<4>, Tensor<4>>(

@@ -13,6 +13,7 @@
 
 #include "../../support/oracle.hpp"
 
+#include <tessera/kernels/random.hpp>
 #include <tessera/partition/explain.hpp>
 #include <tessera/partition/make_plan.hpp>
 #include <tessera/partition/verify_plan.hpp>
@@ -167,7 +168,7 @@ ts::Leaf store(const ts::Mesh& mesh, const Argument& argument, const ts::Partiti
 }
 
 Array load(const ts::Leaf& leaf) {
-  if (leaf.is_number) return Array::number(leaf.number);
+  if (leaf.is_number) return Array::number(leaf.number.real());
   Array all;
   all.shape = leaf.layers[0]->shape();
   if (leaf.stacked) all.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
@@ -358,7 +359,7 @@ class Case {
                                          : random_spec(random_, mesh, static_cast<int>(argument.dims.size()));
       leaves.push_back(store(mesh, argument, spec, arguments_[i]));
       text_ += leaves.back().is_number
-                   ? ts::concat_text("  ", leaves.back().number, "\n")
+                   ? ts::concat_text("  ", leaves.back().number.real(), "\n")
                    : ts::concat_text("  ", argument.stacked ? "stacked " : "",
                                      ts::shape_text(argument.dtype, arguments_[i].shape), spec.text(), "\n");
     }

@@ -1,3 +1,7 @@
+#include <array>
+#include <tuple>
+#include <vector>
+
 #include "check.hpp"
 
 #include <tessera/optim/adamw.hpp>
@@ -57,7 +61,69 @@ struct Product {
   constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, w)) + x * 0.5; }
 };
 
+// Bodies of a Stack that change where values lie, read little, or have no tensors.
+struct Turned {
+  Tensor<2> w;  // [m, m]
+  constexpr auto operator()(const auto& v) const {
+    return ts::with_sharding(ts::transpose<1, 0>(ts::matmul(v, w)), {"x"}) * 0.25 + v * 0.5;
+  }
+};
+struct LaidOut {
+  constexpr auto operator()(const auto& v) const {
+    return ts::tanh(ts::with_sharding(v, {ts::none, "x"})) - ts::transpose<1, 0>(ts::with_sharding(v, {"x"})) * 0.5;
+  }
+};
+struct Same {
+  constexpr auto operator()(const auto& v) const { return v; }
+};
+struct Own {
+  Tensor<2> w;  // [m, m]
+  constexpr auto operator()(const auto&) const { return w; }
+};
+struct Filled {
+  ts::Scalar with;
+  constexpr auto operator()(const auto& v, const auto& other) const { return ts::full_like(v, with) * other; }
+};
+struct Bodies {
+  Tensor<2> x;  // [m, m]
+  ts::Stack<Turned> turned;
+  ts::Stack<LaidOut> laid_out;
+  ts::Stack<Same> same;
+  ts::Stack<Own> own;
+  ts::Stack<Filled> filled;
+};
+
+// A block of more tensors than a byte counts, of which it reads some.
+struct Many {
+  std::array<Tensor<0>, 300> own;
+  constexpr auto operator()(const auto& v) const { return v * own[1] + ts::tanh(own[150] * v) + own[299]; }
+};
+
 }  // namespace
+
+TEST(Programs, StackBodies) {
+  constexpr auto f = [](const auto& bodies) {
+    return ts::value_and_grad([](const auto& b) {
+      const auto turned = b.turned(b.x), laid_out = b.laid_out(turned), same = b.same(b.x), own = b.own(laid_out),
+                 filled = b.filled(b.x, turned);
+      return std::tuple(energy(turned, laid_out, same, own, filled), turned, laid_out, same, own, filled);
+    })(bodies);
+  };
+  const Argument square = values("mm"), count = size('L');
+  expect_equal_on_all_meshes<Bodies>(
+      f,
+      {.arguments = {square, stacked(square), count, count, stacked(square), count, scalar(0.5, 1)}, .least_axes = 1},
+      25);
+}
+
+TEST(Programs, StackOfManyTensors) {
+  constexpr auto f = [](const auto& layers, const auto& x) {
+    return ts::value_and_grad([](const auto& l, const auto& at) { return energy(l(at)); })(layers, x);
+  };
+  std::vector<Argument> arguments(300, stacked(values("")));
+  arguments.push_back(values("m"));
+  expect_equal_on_all_meshes<ts::Stack<Many>, Tensor<1>>(f, {.arguments = arguments, .cases = 10}, 26);
+}
 
 TEST(Programs, Layers) {
   constexpr auto f = [](const auto& deep, const auto& mask, const auto& key) {

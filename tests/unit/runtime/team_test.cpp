@@ -1,5 +1,6 @@
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -163,6 +164,11 @@ TEST(TeamOfSeveral, WorkersStayOnOneProcessor) {
 }
 #endif
 
-TEST(TeamOfSeveral, RefusesLessThanOneThread) { EXPECT_THROW(tessera::set_parallelism(0), tessera::error); }
+TEST(TeamOfSeveral, RefusesNumbersThatNoMachineHas) {
+  const int before = tessera::parallelism();
+  for (const int threads : {0, -1, INT_MIN, tessera::max_parallelism + 1, INT_MAX})
+    EXPECT_THROW(tessera::set_parallelism(threads), tessera::error) << threads;
+  EXPECT_EQ(tessera::parallelism(), before);
+}
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <tessera/ops/ops.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/tensor/annotation.hpp>
+#include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
@@ -42,6 +43,37 @@ TEST(annotation, the_same_mark_again_is_nothing) {
   ts::mark_sharding(x, {"x"});
   ts::mark_sharding(x, {"x", ts::none});
   EXPECT_EQ(&ts::storage_of(x), before);
+}
+
+// It is what was written that is printed, and what it means that is compared, planned and counted.
+TEST(annotation, an_axis_of_size_1_splits_nothing) {
+  const ts::Mesh one({{"data", 1}, {"model", 8}});
+  ts::CommunicationScope scope({.wire_bytes = 0, .collectives = 0, .forbid_unasked_reshards = true});
+  auto x = ts::shard(counted(80), {10, 8}, one, {"data"});
+  EXPECT_EQ(ts::layout_text(x), "i32[10,8]{data,-}");
+  ts::mark_sharding(x, {ts::none, "model"});
+  EXPECT_EQ(ts::layout_text(x), "i32[10,8]{-,model}");
+  ts::mark_sharding(x, {"data", "model"});
+  EXPECT_EQ(ts::layout_text(x), "i32[10,8]{data,model}");
+  const auto other = [&] { ts::mark_sharding(x, {"model"}); };
+  expect_error(ts::errc::annotation, other, "must be cleared first: i32[10,8]{data,model}");
+  const auto y = ts::shard(counted(80), {10, 8}, one, {ts::none, "model"});
+  EXPECT_TRUE(ts::same_layout(x, y));
+  EXPECT_EQ(ts::layout_hash(x), ts::layout_hash(y));
+  EXPECT_TRUE(ts::all_equal(x, y));
+  EXPECT_EQ(ts::to_host(ts::reshard(x, {ts::none, {"model", "data"}})), counted(80));
+
+  constexpr auto f = ts::compile([](auto a, auto b) {
+    const auto moved = ts::with_sharding(ts::transpose<1, 0>(a + b), {"model", "data"});
+    return std::tuple(moved, ts::sum<0>(ts::with_sharding(a - b, {"data", "model"})));
+  });
+  const auto [moved, total] = f(x, y);
+  EXPECT_EQ(ts::layout_text(moved), "i32[8,10]{model,data}");
+  EXPECT_EQ(ts::layout_text(total), "i32[8]{model}");
+  const auto [again, same] = f(y, x);
+  EXPECT_EQ((f.cache_statistics<ts::ShardedTensor<int, 2>, ts::ShardedTensor<int, 2>>().misses), 1)
+      << "one plan for all that means the same";
+  EXPECT_EQ(scope.text(), "1 slice over model: 40 B, 0 B on the wire\n") << "of the first mark";
 }
 
 TEST(annotation, another_mark_is_an_error_until_the_first_is_cleared) {

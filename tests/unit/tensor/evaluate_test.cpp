@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/graph/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -22,6 +24,7 @@ namespace ts = tessera;
 
 namespace {
 
+using tessera_test::expect_error;
 constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 std::vector<float> values(const auto& expression) { return ts::to_host(ts::eval(expression)); }
@@ -51,6 +54,153 @@ TEST(Expressions, NameTheLineOfASizeThatDoesNotFit) {
     EXPECT_EQ(std::string(e.what()),
               "[slice] the range is not inside the dim: f32[8], 5, 5 at evaluate_test.cpp:" + std::to_string(line));
   }
+}
+
+// A result that no tensor can be is an error before anything is allocated, however small its operands are.
+TEST(Expressions, RefuseResultsThatAreTooLarge) {
+  constexpr std::int64_t n = std::int64_t{1} << 31;
+  const auto rows = ts::zeros<float>({n, std::int64_t{0}}, mesh),
+             columns = ts::zeros<float>({std::int64_t{0}, n}, mesh);
+  const auto v = ts::zeros<float>({1 << 21}, mesh);
+  const auto image = ts::ones<float>({2, 10, 3}, mesh), taps = ts::ones<float>({9, 3, 4}, mesh);
+  const auto expect = [](ts::errc id, auto&& f, const std::string& text) {
+    try {
+      f();
+      FAIL() << "nothing was thrown";
+    } catch (const ts::error& e) {
+      EXPECT_EQ(e.id(), id) << e.what();
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(" at evaluate_test.cpp:"), std::string::npos) << e.what();
+    }
+  };
+  expect(
+      ts::errc::capacity, [&] { (void)ts::eval(ts::matmul(rows, columns)); },
+      "[einsum] more than 2^52 elements in f32[2147483648,2147483648]: f32[2147483648,0] x f32[0,2147483648]");
+  expect(
+      ts::errc::capacity, [&] { (void)ts::eval(ts::unit<1>(ts::unit<1>(v)) + ts::unit<1>(v) + ts::unit<0>(v)); },
+      "f32[2097152,2097152,2097152]");
+  expect(
+      ts::errc::capacity, [&] { (void)ts::eval(ts::pad<0>(v, 0, INT64_MAX)); }, "[dim] more than 64 bits: add(");
+  expect(
+      ts::errc::shape_mismatch, [&] { (void)ts::eval(ts::slice<0>(v, 1, INT64_MAX)); }, "not inside the dim");
+  expect(
+      ts::errc::shape_mismatch, [&] { (void)ts::eval(ts::conv1d(image, taps, {.dilation = {std::int64_t{1} << 61}})); },
+      "a window is longer than the dim");
+  EXPECT_EQ(ts::shape(ts::eval(ts::sum<1>(ts::zeros<float>({1 << 20, 0}, mesh)))), ts::Shape{1 << 20});
+}
+
+// Above 2^53 not every integer is a double.
+TEST(Expressions, SizesAndKeysAreExactIntegers) {
+  constexpr std::int64_t even = std::int64_t{1} << 53, odd = even + 1;
+  const auto x = ts::arange<float>(8, mesh);
+  static constexpr auto same = ts::compile([](auto a, auto d) { return std::tuple(a, d); });
+  static constexpr auto at =
+      ts::compile([](auto a, auto d) { return ts::slice<0>(a, d - (std::int64_t{1} << 53), 1); });
+  for (const std::int64_t n : {even, odd, -odd, INT64_MAX, INT64_MIN})
+    EXPECT_EQ(std::get<1>(same(x, ts::Dim(n))).value(), n);
+  EXPECT_EQ(ts::to_host(at(x, ts::Dim(even))), std::vector<float>{0});
+  EXPECT_EQ(ts::to_host(at(x, ts::Dim(odd))), std::vector<float>{1}) << "planned anew";
+  EXPECT_EQ(ts::to_host(at(x, ts::Dim(even))), std::vector<float>{0});
+  EXPECT_NE(values(ts::uniform_like(x, odd)), values(ts::uniform_like(x, even)));
+  EXPECT_EQ(values(ts::uniform_like(x, odd)), values(ts::uniform_like(x, ts::Scalar(odd))));
+  static constexpr auto draw = ts::compile([](auto a, auto key) { return ts::uniform_like(a, key); });
+  EXPECT_EQ(ts::to_host(draw(x, ts::Scalar(odd))), values(ts::uniform_like(x, odd)));
+
+  static constexpr auto cut = ts::compile([](auto a, auto d) { return ts::slice<0>(a, 0, ts::extent<0>(a) / d); });
+  EXPECT_EQ(ts::shape(cut(x, ts::Dim(3))), ts::Shape{2});
+  for (const std::int64_t divisor : {std::int64_t{0}, INT64_MIN}) {
+    try {
+      (void)cut(x, ts::Dim(divisor));
+      EXPECT_NE(divisor, 0);
+    } catch (const ts::error& e) {
+      EXPECT_EQ(e.id(), ts::errc::dim_range) << e.what();
+      EXPECT_NE(std::string(e.what()).find("div(8, 0) at evaluate_test.cpp:"), std::string::npos) << e.what();
+    }
+  }
+}
+
+// Which dims have static extent 1 is the same in an expression and in a traced function: they broadcast, are dropped
+// and stand for any label in both. In an expression the size is known when it runs.
+TEST(Expressions, KnowThatAnIndexHasExtentOne) {
+  const auto x = ts::reshard(ts::shard<float>({{1, 2, 3}, {4, 5, 7}}, mesh), {"data"});
+  const auto column = [&](int start, int size) { return ts::to_host(x - ts::slice<1>(x, start, size)); };
+  EXPECT_EQ(column(0, 1), (std::vector<float>{0, 1, 2, 0, 1, 3}));
+  EXPECT_EQ(column(0, 1), ts::to_host(ts::compile([](auto v) { return v - ts::slice<1>(v, 0, 1); })(x)));
+  EXPECT_EQ(column(0, 3), (std::vector<float>(6, 0)));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { column(0, 2); }, "f32[2,3] x f32[2,2]");
+  EXPECT_EQ(column(2, 1), (std::vector<float>{-2, -1, 0, -3, -2, 0}));
+
+  const auto row = [&](int start, int size) { return ts::to_host(ts::squeeze<0>(ts::slice<0>(x, start, size))); };
+  EXPECT_EQ(row(1, 1), (std::vector<float>{4, 5, 7}));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { row(0, 2); }, "[eval] static extent");
+
+  // Each size on its own.
+  const auto both = [&](int rows, int columns) {
+    return ts::shape(ts::eval(ts::slice<0>(x, 0, rows) * ts::slice<1>(x, 0, columns)));
+  };
+  EXPECT_EQ(both(1, 3), (ts::Shape{2, 3}));
+  EXPECT_EQ(both(2, 1), (ts::Shape{2, 3}));
+  EXPECT_EQ(both(1, 1), (ts::Shape{2, 3}));
+  EXPECT_EQ(both(2, 3), (ts::Shape{2, 3}));
+  EXPECT_EQ(ts::to_host(x - ts::topk<1>(x, 1).values), (std::vector<float>{-2, -1, 0, -3, -2, 0}));
+}
+
+// The value of a number is no part of an expression's program: its type is, and its range is looked at when it runs.
+TEST(Expressions, PromoteAsTracesDo) {
+  const auto i = ts::shard<int>({-1, 0, 1, 4}, mesh);
+  EXPECT_EQ(values(i * 0.5), (std::vector<float>{-0.5f, 0, 0.5f, 2}));
+  EXPECT_EQ(ts::to_host(ts::eval(i < 0.5)), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(ts::item(ts::mean(ts::full<std::uint8_t>({2}, 200, mesh))), 200.f);
+  EXPECT_EQ(ts::item(ts::sum(ts::full<std::int8_t>({1000}, 100, mesh))), 100000);
+  EXPECT_EQ(ts::item(ts::mean(ts::full<std::int32_t>({2}, INT32_MAX, mesh))), 0x1p31f);
+
+  const auto u = ts::full<std::uint8_t>({1}, 200, mesh);
+  for (const int number : {0, 55})
+    EXPECT_EQ(ts::to_host(ts::eval(u + number)), (std::vector<std::uint8_t>{static_cast<std::uint8_t>(200 + number)}));
+  for (const int number : {-1, 256}) try {
+      (void)ts::eval(u + number);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const ts::error& e) {
+      EXPECT_EQ(e.id(), ts::errc::dtype_mismatch);
+      EXPECT_EQ(std::string(e.what()), "[number] range: " + std::to_string(number) +
+                                           " is no value of u8 at evaluate_test.cpp:" + std::to_string(__LINE__ - 5));
+    }
+}
+
+constexpr auto dropout_gradient = ts::compile([](auto x, auto rate) {
+  return ts::value_and_grad([](const auto& v, const auto& r) { return ts::sum(ts::dropout(v * v, r, 3)); })(x, rate);
+});
+
+TEST(Dropout, KeepsNothingAtARateOfOne) {
+  const auto x = ts::full<float>({6}, 3, mesh);
+  const auto [none, flat] = dropout_gradient(x, ts::Scalar(1));
+  EXPECT_EQ(ts::item(none), 0);
+  EXPECT_EQ(ts::to_host(flat), std::vector<float>(6, 0));
+  const auto [all, slope] = dropout_gradient(x, ts::Scalar(0));
+  EXPECT_EQ(ts::item(all), 54);
+  EXPECT_EQ(ts::to_host(slope), std::vector<float>(6, 6));
+  EXPECT_EQ(values(ts::dropout(x, 1.0, 3)), std::vector<float>(6, 0));
+}
+
+TEST(Dropout, RatesAreProbabilities) {
+  const auto x = ts::full<float>({6}, 3, mesh);
+  for (const double rate : {-0.1, 1.001, 2.0, std::nan("")}) {
+    const auto expect_option = [&](auto f) {
+      try {
+        f();
+        ADD_FAILURE() << "nothing was thrown for " << rate;
+      } catch (const ts::error& e) {
+        EXPECT_EQ(e.id(), ts::errc::option) << e.what();
+        EXPECT_NE(std::string(e.what()).find("[dropout] rate: "), std::string::npos) << e.what();
+        EXPECT_NE(std::string(e.what()).find(" at evaluate_test.cpp:"), std::string::npos) << e.what();
+      }
+    };
+    expect_option([&] { (void)dropout_gradient(x, ts::Scalar(rate)); });
+    expect_option([&] { (void)ts::eval(ts::dropout(x, rate, 3)); });
+  }
+  EXPECT_EQ(ts::item(std::get<0>(dropout_gradient(x, ts::Scalar(0)))), 54) << "after an error the program runs on";
 }
 
 constexpr int compiled_line = __LINE__ + 1;
@@ -200,6 +350,130 @@ TEST(TensorLayouts, AreSharedByTensorsAlike) {
   EXPECT_NE(id(a), id(ts::zeros<float>({6, 4}, mesh, {"data"})));
   EXPECT_NE(id(a), id(ts::zeros<double>({4, 6}, mesh, {"data"})));
   EXPECT_NE(id(a), id(ts::zeros<float>({4, 6}, ts::Mesh({{"data", 4}}), {"data"})));
+}
+
+// ---- compiled functions inside others
+
+struct Affine {
+  ts::ShardedTensor<double, 2> weight;
+  ts::ShardedTensor<double, 1> bias;
+};
+// One program, of functions that are compiled and of functions that are not. It calls them with values, with a struct,
+// with a tuple, with what they made, and with a struct alone, whose type does not say that it is traced.
+template <bool Compiled> struct Nest {
+  template <class F> static constexpr auto made(F f) {
+    if constexpr (Compiled)
+      return ts::compile(f);
+    else
+      return f;
+  }
+  static constexpr auto scale = made([](auto v, auto by) { return v * by; });
+  static constexpr auto apply =
+      made([](const auto& m, const auto& v) { return std::tuple(ts::matmul(scale(v, m.bias), m.weight) + m.bias, m); });
+  static constexpr auto size = made([](const auto& m) { return ts::sum(m.weight * m.weight) + ts::sum(m.bias); });
+  static constexpr auto twice = made([](auto both, ts::Scalar rate) {
+    const auto [first, model] = apply(std::get<1>(both), std::get<0>(both));
+    const auto [second, same] = apply(model, ts::tanh(first) * rate);
+    return std::tuple(ts::sum(second * second) + size(same), second);
+  });
+  static constexpr auto loss =
+      made([](const auto& m, auto v, ts::Scalar rate) { return twice(std::tuple(v, m), rate); });
+  constexpr auto operator()(const auto& m, const auto& v, ts::Scalar rate) const {
+    const auto [values, gradient] = ts::value_and_grad(loss)(m, v, rate);
+    auto next = m;
+    next.weight = m.weight - scale(gradient.weight, rate);
+    next.bias = m.bias - scale(gradient.bias, rate);
+    return std::tuple(values, gradient, next);
+  }
+};
+TEST(CompiledFunctions, BecomePartOfTheOneThatCallsThem) {
+  constexpr auto nested = ts::compile(Nest<true>{});
+  constexpr auto plain = ts::compile(Nest<false>{});
+  const Affine model{ts::eval(ts::split_dim<0>(ts::arange<double>(16, mesh) * 0.1, 4)),
+                     ts::arange<double>(4, mesh, {"model"})};
+  const auto x = ts::reshard(ts::eval(ts::split_dim<0>(ts::arange<double>(24, mesh) * 0.05, 4)), {"data"});
+  const auto [got, gradient, next] = nested(model, x, ts::Scalar(0.3));
+  const auto [want, true_gradient, true_next] = plain(model, x, ts::Scalar(0.3));
+  EXPECT_EQ(ts::item(std::get<0>(got)), ts::item(std::get<0>(want)));
+  EXPECT_EQ(ts::to_host(std::get<1>(got)), ts::to_host(std::get<1>(want)));
+  EXPECT_EQ(ts::to_host(gradient.weight), ts::to_host(true_gradient.weight));
+  EXPECT_EQ(ts::to_host(gradient.bias), ts::to_host(true_gradient.bias));
+  EXPECT_EQ(ts::to_host(next.weight), ts::to_host(true_next.weight));
+  EXPECT_EQ(ts::to_host(next.bias), ts::to_host(true_next.bias));
+  const ts::Plan &one = nested.plan(model, x, ts::Scalar(0.3)), &other = plain.plan(model, x, ts::Scalar(0.3));
+  EXPECT_EQ(one.graphs[0].steps.size(), other.graphs[0].steps.size());
+  EXPECT_EQ(one.flops(), other.flops());
+
+  // The gradient by central differences of the inner function, which runs by itself as well.
+  const auto at = [&](double moved) {
+    Affine m = model;
+    auto bias = ts::to_host(model.bias);
+    bias[2] += moved;
+    m.bias = ts::shard(bias, {4}, mesh, {"model"});
+    return ts::item(std::get<0>(Nest<true>::loss(m, x, ts::Scalar(0.3))));
+  };
+  EXPECT_NEAR(ts::to_host(gradient.bias)[2], (at(1e-5) - at(-1e-5)) / 2e-5, 1e-4);
+}
+TEST(CompiledFunctions, OfStructsAloneBecomePartToo) {
+  static constexpr auto size = ts::compile([](const auto& m) { return ts::sum(m.bias * m.bias); });
+  static constexpr auto doubled = ts::compile([](const auto& m) { return size(m) * 2.0; });
+  constexpr auto slope = ts::compile([](const auto& m) {
+    return std::tuple(ts::grad(doubled)(m).bias, doubled(m) + size(m), ts::grad(size)(m).bias);
+  });
+  const Affine model{ts::zeros<double>({2, 2}, mesh), ts::arange<double>(4, mesh, {"data"})};
+  const auto [first, sum, second] = slope(model);
+  EXPECT_EQ(ts::to_host(first), (std::vector<double>{0, 4, 8, 12}));
+  EXPECT_EQ(ts::item(sum), 42);
+  EXPECT_EQ(ts::to_host(second), (std::vector<double>{0, 2, 4, 6}));
+  EXPECT_EQ(ts::item(size(model)), 14);
+  // An expression that is an argument, outside and inside.
+  static constexpr auto next = ts::compile([](auto v) { return v + 1.0; });
+  constexpr auto over = ts::compile([](const auto& m) { return next(m.bias * 2.0); });
+  EXPECT_EQ(ts::to_host(over(model)), (std::vector<double>{1, 3, 5, 7}));
+  EXPECT_EQ(ts::to_host(next(model.bias * 2.0)), (std::vector<double>{1, 3, 5, 7}));
+}
+
+// ---- Stacks of blocks without tensors
+
+struct Step {
+  ts::Scalar rate;
+  constexpr auto operator()(const auto& v) const { return v * rate + 1.0; }
+};
+struct Net {
+  ts::Stack<Step> steps;
+  ts::ShardedTensor<double, 1> gain;
+};
+TEST(CompiledFunctions, RunAStackWithoutTensorsAsOftenAsItHasLayers) {
+  constexpr auto run = ts::compile([](auto net, auto x) {
+    const auto [value, gradient] =
+        ts::value_and_grad([](const auto& v, const auto& n) { return ts::sum(n.steps(v) * n.gain); })(x, net);
+    net.gain = net.gain + 1.0;
+    return std::tuple(value, gradient, net);
+  });
+  for (int round = 0; round < 2; ++round)
+    for (const int n : {1, 2, 5, 130}) {
+      Net net{ts::Stack<Step>(n, [](int) { return Step{0.5}; }), ts::ones<double>({4}, mesh, {"data"})};
+      const auto x = ts::arange<double>(4, mesh, {"model"});
+      double value = 0;
+      for (double v : {0, 1, 2, 3}) {
+        for (int i = 0; i < n; ++i) v = v * 0.5 + 1;
+        value += v;
+      }
+      const auto [sum, gradient, next] = run(std::move(net), x);
+      EXPECT_DOUBLE_EQ(ts::item(sum), value);
+      EXPECT_EQ(ts::to_host(gradient), std::vector<double>(4, std::pow(0.5, n)));
+      EXPECT_EQ(next.steps.size(), n);
+      EXPECT_EQ(next.steps[n - 1].rate.value(), 0.5);
+      EXPECT_EQ(ts::to_host(next.gain), std::vector<double>(4, 2));
+    }
+  tessera_test::expect_error(
+      ts::errc::structure,
+      [&] {
+        run(Net{{}, ts::ones<double>({4}, mesh)}, ts::arange<double>(4, mesh));
+      },
+      "layers");
+  tessera_test::expect_error(
+      ts::errc::structure, [] { ts::Stack<Step>(-1, [](int) { return Step{0.5}; }); }, "-1");
 }
 
 }  // namespace

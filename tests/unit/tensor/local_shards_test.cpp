@@ -131,6 +131,18 @@ TEST(local_shards, shards_that_do_not_fit_are_errors) {
         load({first, second, wrong, fourth});
       },
       "[0:1]", "[2:3]", "f32[3]{x}");
+  // A box of another rank is a wrong box, not one that was left out.
+  for (const ts::Box& box : {ts::Box{{2, 0}, {3, 1}}, ts::Box{{2}, {3, 1}}, ts::Box{{}, {3}}, ts::Box{{2}, {}}}) {
+    wrong.box = box;
+    expect_error(
+        ts::errc::host_data,
+        [&] {
+          load({first, second, wrong, fourth});
+        },
+        "box of device 2", "[2:3]");
+  }
+  wrong.box = {};
+  EXPECT_EQ(ts::to_host(load({first, second, wrong, fourth})), (std::vector<float>{1, 2, 3}));
   auto unequal = second;
   unequal.data = other;
   expect_error(

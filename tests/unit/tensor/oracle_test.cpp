@@ -60,7 +60,7 @@ const auto target = [] { return tensor(8, 5, {"data"}, 5); };
 
 struct Program {
   std::vector<ts::Leaf> leaves;
-  rt::Executable& executable;
+  ts::detail::PlanLease executable;
   static Program make() {
     ts::detail::CollectLeaves collect;
     const Net n = net();
@@ -71,12 +71,12 @@ struct Program {
     }
     using Traced =
         ts::Traced<std::remove_cvref_t<decltype(step)>, Net, ts::ShardedTensor<float, 2>, ts::ShardedTensor<float, 2>>;
-    auto& executable = ts::detail::executable_for<Traced>(collect.leaves);
-    return {std::move(collect.leaves), executable};
+    ts::detail::PlanLease executable = ts::detail::executable_for<Traced>(collect.leaves);
+    return {std::move(collect.leaves), std::move(executable)};
   }
   rt::OracleRun run(rt::StepObserver* fault = nullptr) {
     const std::vector<ts::Leaf> held = leaves;
-    return rt::run_with_oracle(executable, held, fault);
+    return rt::run_with_oracle(*executable, held, fault);
   }
 };
 
@@ -173,12 +173,12 @@ TEST(oracle, what_no_sum_enters_is_compared_to_the_bit) {
   ts::detail::CollectLeaves collect;
   const auto x = input();
   collect.leaf(x);
-  auto& executable =
+  const auto executable =
       ts::detail::executable_for<ts::Traced<std::remove_cvref_t<decltype(f)>, ts::ShardedTensor<float, 2>>>(
           collect.leaves);
   Fault fault(0, 1e-7f);
-  EXPECT_EQ(rt::run_with_oracle(executable, collect.leaves, &fault).differences.size(), 1u);
-  EXPECT_TRUE(rt::run_with_oracle(executable, collect.leaves).differences.empty());
+  EXPECT_EQ(rt::run_with_oracle(*executable, collect.leaves, &fault).differences.size(), 1u);
+  EXPECT_TRUE(rt::run_with_oracle(*executable, collect.leaves).differences.empty());
 }
 
 TEST(oracle, calls_in_a_scope_are_compared_and_may_give_their_arguments_up) {

@@ -1,0 +1,24 @@
+#ifndef TESSERA_KERNELS_LONG_SUMS_HPP
+#define TESSERA_KERNELS_LONG_SUMS_HPP
+
+#include <cstdint>
+#include <type_traits>
+
+// How sums of many terms are added, everywhere: docs/decisions/0029. Runs of at most `sum_run` terms are added in f32,
+// and the sums of runs in f64, so that the error does not grow with the number of terms: at most (sum_run + 4) 2^-24 of
+// the sum of magnitudes. Where f64 has no place, sums of runs are added in runs again.
+
+namespace tessera::kernels {
+
+/// Most terms that are added to one another in f32.
+inline constexpr std::int64_t sum_run = 64;
+
+/// Most blocks of a matrix product, of which each is some hundred steps deep, that are added to one another in f32.
+inline constexpr std::int64_t product_run = 32;
+
+/// What sums of runs of T are kept in.
+template <class T> using long_sum_t = std::conditional_t<std::is_same_v<T, float>, double, T>;
+
+}  // namespace tessera::kernels
+
+#endif

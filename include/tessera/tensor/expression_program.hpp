@@ -1,0 +1,152 @@
+#ifndef TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
+#define TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/tensor/program.hpp>
+
+namespace tessera::detail {
+
+/// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
+template <class X> struct ExpressionLeaves {
+  using type = std::tuple<X>;
+};
+template <class X>
+  requires std::is_arithmetic_v<X>
+struct ExpressionLeaves<X> {
+  using type = std::tuple<Scalar>;
+};
+template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operands...>> {
+  using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
+};
+
+/// Of an operation that gives a dim the extent of one operand, a size: which operand. -1: of none.
+template <class Tag, std::size_t Operands> constexpr int size_operand() {
+  if constexpr (requires { Tag::size_operand; })
+    return Tag::size_operand < static_cast<int>(Operands) ? Tag::size_operand : -1;
+  else
+    return -1;
+}
+
+/// The sizes of an expression that decide whether a dim has static extent 1, and so what the operations around them
+/// do with it. They are numbered, operations before their operands.
+template <class X> struct ExpressionSizes {
+  static constexpr int count(bool) { return 0; }
+  static void find_ones(const X&, bool, int&, unsigned&) {}
+};
+template <class Tag, class... Operands> struct ExpressionSizes<Expr<Tag, Operands...>> {
+  static constexpr int own = size_operand<Tag, sizeof...(Operands)>();
+  /// `inner`: another operation works on the result.
+  static constexpr int count(bool inner) {
+    return ((inner && own >= 0 ? 1 : 0) + ... + ExpressionSizes<Operands>::count(true));
+  }
+  static void find_ones(const Expr<Tag, Operands...>& x, bool inner, int& next, unsigned& ones) {
+    const int number = inner && own >= 0 ? next++ : -1;
+    visit<0>(x.operands, number, next, ones);
+  }
+
+ private:
+  template <int I, class First, class... Rest>
+  static void visit(const Pack<First, Rest...>& pack, int number, int& next, unsigned& ones) {
+    if constexpr (I == own) {
+      if (number >= 0 && number < 32 && pack.head.value() == 1) ones |= 1u << number;
+    } else {
+      ExpressionSizes<First>::find_ones(pack.head, true, next, ones);
+    }
+    if constexpr (sizeof...(Rest) > 0) visit<I + 1>(pack.tail, number, next, ones);
+  }
+};
+
+/// Emits an expression type on values for its leaves. Bit n of `ones`: size n is the constant 1.
+template <class X> struct ExpressionEmitter {
+  static constexpr Value emit(Value, const Value* leaves, int& next, unsigned, int&, bool) { return leaves[next++]; }
+};
+template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Operands...>> {
+  static constexpr int own = size_operand<Tag, sizeof...(Operands)>();
+
+  static constexpr Value emit(Value context, const Value* leaves, int& next, unsigned ones, int& size, bool inner) {
+    const int number = inner && own >= 0 ? size++ : -1;
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const Value operands[] = {operand<static_cast<int>(I), Operands>(context, leaves, next, ones, size, number)...};
+      return Emission<Expr<Tag, Operands...>>::emit(context, operands[I]...);
+    }(std::index_sequence_for<Operands...>{});
+  }
+
+ private:
+  template <int I, class X>
+  static constexpr Value operand(Value context, const Value* leaves, int& next, unsigned ones, int& size, int number) {
+    if (I != own || number < 0 || number >= 32 || (ones >> number & 1) == 0)
+      return ExpressionEmitter<X>::emit(context, leaves, next, ones, size, true);
+    ++next;
+    return context.number(1, DType::i64);
+  }
+};
+
+/// The traced function that an expression type is.
+template <class E, unsigned Ones> struct ExpressionFunction {
+  template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
+    const Value leaves[] = {trace_of(list)...};
+    int next = 0, size = 0;
+    return Sym<typename E::element, E::rank>(ExpressionEmitter<E>::emit(leaves[0], leaves, next, Ones, size, false));
+  }
+};
+template <class E, unsigned Ones, class Tuple> struct TracedExpressionOf;
+template <class E, unsigned Ones, class... Leaves> struct TracedExpressionOf<E, Ones, std::tuple<Leaves...>> {
+  using trace = Trace<ExpressionFunction<E, Ones>, Leaves...>;
+  using type = Traced<ExpressionFunction<E, Ones>, Leaves...>;
+};
+
+/// The programs that an expression type is. A traced function knows a size that is written as 1, and that its dim has
+/// static extent 1; an expression learns its sizes when it runs. So there is a program for each choice of the first
+/// few that are 1, and a dim broadcasts or is dropped in an expression where it does in a traced function.
+template <class E> class ExpressionPrograms {
+ public:
+  /// Sizes after these many are taken for larger ones.
+  static constexpr int most_sizes = 3;
+
+  static ProgramCache& find(const E& expression) {
+    if constexpr (sizes == 0 || !any) {
+      return cache_of<Of<0>>();  // where no choice can be traced, the compiler says why
+    } else {
+      unsigned ones = 0;
+      int next = 0;
+      ExpressionSizes<E>::find_ones(expression, false, next, ones);
+      ProgramCache* found = nullptr;
+      [&]<unsigned... Ones>(std::integer_sequence<unsigned, Ones...>) {
+        ((found = Ones == (ones & (choices - 1)) ? program<Ones>() : found), ...);
+      }(std::make_integer_sequence<unsigned, choices>{});
+      if (found == nullptr)
+        fail(errc::shape_mismatch, "[eval] static extent: an operation takes a dim of extent 1, as of a slice of size "
+                                   "1, and the size that it is given is another");
+      return *found;
+    }
+  }
+
+ private:
+  static constexpr int counted = ExpressionSizes<E>::count(false);
+  static constexpr int sizes = counted < most_sizes ? counted : most_sizes;
+  static constexpr unsigned choices = 1u << sizes;
+  using Leaves = typename ExpressionLeaves<E>::type;
+  template <unsigned Ones> using Of = typename TracedExpressionOf<E, Ones, Leaves>::type;
+  template <unsigned Ones>
+  static constexpr bool traceable = Traceable<typename TracedExpressionOf<E, Ones, Leaves>::trace>;
+  static constexpr bool any = []<unsigned... Ones>(std::integer_sequence<unsigned, Ones...>) {
+    return (traceable<Ones> || ...);
+  }(std::make_integer_sequence<unsigned, choices>{});
+
+  template <unsigned Ones> static ProgramCache* program() {
+    if constexpr (traceable<Ones>)
+      return &cache_of<Of<Ones>>();
+    else if constexpr (traceable<0>)
+      return &cache_of<Of<0>>();
+    else
+      return nullptr;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif

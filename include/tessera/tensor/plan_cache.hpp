@@ -1,0 +1,438 @@
+#ifndef TESSERA_TENSOR_PLAN_CACHE_HPP
+#define TESSERA_TENSOR_PLAN_CACHE_HPP
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/hash.hpp>
+#include <tessera/base/separate.hpp>
+#include <tessera/runtime/at_fork.hpp>
+#include <tessera/runtime/executable.hpp>
+#include <tessera/runtime/run_memory.hpp>
+
+namespace tessera {
+
+/// What the cache of plans was of use for, and what it holds.
+struct CacheStatistics {
+  std::int64_t hits = 0, misses = 0;  ///< calls that found their plan, and calls that had to make it
+  std::int64_t evictions = 0;         ///< plans that made room for others, or were cleared
+  std::int64_t entries = 0;           ///< plans that it holds
+  std::int64_t bytes = 0;             ///< about what they take; the memory that they run in is shared, and not counted
+};
+
+/// What the plans of a process may take together. Beyond it the ones that were used least recently go.
+struct PlanCacheLimit {
+  std::int64_t entries = 2048;
+  std::int64_t bytes = std::int64_t{256} << 20;
+};
+
+namespace detail {
+
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
+/// Where the executor is compiled, its destructor is.
+struct DestroyExecutable {
+  void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
+};
+using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
+
+/// Plans a program for arguments, and prepares it to run.
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
+  return ExecutablePtr(
+      new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
+                                                  static_cast<int>(arguments.size()), options)));
+}
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
+#endif
+
+class ProgramCache;
+class PlanLease;
+
+/// Where a plan is kept. Its memory outlives the plan and is used for another one: whoever remembers a slot and the
+/// serial number of the plan in it finds out that the plan is gone.
+struct PlanSlot {
+  std::mutex mutex;          // of whom the plan is leased to
+  std::uint64_t serial = 0;  // never given to another plan; 0: none. Written under both locks
+  std::atomic<std::uint64_t> last_use{0};
+  ExecutablePtr executable;
+
+  // All else is under the lock of the table. What the plan was made for is a copy: options only refer to it.
+  ProgramCache* program = nullptr;
+  std::uint64_t hash = 0;
+  Mesh mesh{}, sizes{};
+  std::vector<ArgumentInfo> arguments;
+  std::vector<OutputRequest> outputs;
+  PlanOptions options;
+  std::int64_t bytes = 0;
+  PlanSlot* next = nullptr;  // of those with hashes alike, or of those that are free
+};
+
+/// A plan for the use of one thread: nobody else runs it, or takes it away.
+class PlanLease {
+ public:
+  PlanLease() = default;
+  /// Waits for whoever has it. Empty when the slot has another plan by then.
+  PlanLease(PlanSlot& slot, std::uint64_t serial) : slot_(&slot), serial_(serial) {
+    slot.mutex.lock();
+    if (slot.serial == serial)
+      slot.last_use.store(clock.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    else
+      give_back();
+  }
+  PlanLease(PlanLease&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)), serial_(other.serial_) {}
+  PlanLease& operator=(PlanLease&& other) noexcept {
+    std::swap(slot_, other.slot_);
+    std::swap(serial_, other.serial_);
+    return *this;
+  }
+  ~PlanLease() {
+    if (slot_ != nullptr) give_back();
+  }
+
+  explicit operator bool() const { return slot_ != nullptr; }
+  runtime::Executable& operator*() const { return *slot_->executable; }
+  runtime::Executable* operator->() const { return slot_->executable.get(); }
+  PlanSlot* slot() const { return slot_; }
+  std::uint64_t serial() const { return serial_; }
+
+ private:
+  friend class PlanCache;
+  // Counts plans that were made: those used since the last one are equally recent.
+  static inline constinit std::atomic<std::uint64_t> clock{1};
+
+  PlanSlot* slot_ = nullptr;
+  std::uint64_t serial_ = 0;
+
+  void give_back() { std::exchange(slot_, nullptr)->mutex.unlock(); }
+};
+
+/// What a call asks of the cache of plans. It refers to all of it.
+struct PlanRequest {
+  const Mesh& mesh;
+  std::span<const ArgumentInfo> arguments;
+  const PlanOptions& options;
+};
+
+/// The plans of one program, among those of the process. Never destroyed: what runs at exit finds it.
+class ProgramCache {
+ public:
+  explicit ProgramCache(const CompiledProgram& compiled);
+  ProgramCache(const ProgramCache&) = delete;
+  ProgramCache& operator=(const ProgramCache&) = delete;
+
+  /// The plan for these arguments, which is made where there is none.
+  PlanLease find(const PlanRequest& request);
+  CacheStatistics statistics() const;
+  /// Of a call that found its plan without asking.
+  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
+  const CompiledProgram& compiled() const { return compiled_; }
+
+ private:
+  friend class PlanCache;
+  CompiledProgram compiled_;
+  std::atomic<std::int64_t> hits_{0}, misses_{0};
+  std::mutex planning_;  // of the one thread that plans this program; others wait, and find what it made
+  // Under the lock of the table:
+  std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;
+  ProgramCache* next_ = nullptr;
+};
+
+/// All plans of the process: one table, found by hash, with one bound. Never destroyed.
+class PlanCache {
+ public:
+  static PlanCache& instance() {
+    static PlanCache& cache = *new PlanCache;
+    return cache;
+  }
+
+  CacheStatistics statistics() const;
+  void set_limit(const PlanCacheLimit& limit);
+  /// Drops what is not running: of one program, or all.
+  void clear(const ProgramCache* only = nullptr);
+
+ private:
+  friend class ProgramCache;
+
+  mutable std::shared_mutex mutex_;
+  std::vector<PlanSlot*> slots_;  // all there are
+  std::vector<PlanSlot*> table_;  // by hash; a power of two
+  PlanSlot* free_ = nullptr;
+  ProgramCache* programs_ = nullptr;
+  PlanCacheLimit limit_;
+  std::uint64_t last_serial_ = 0;
+  std::int64_t entries_ = 0, bytes_ = 0;
+
+  PlanCache();
+  PlanSlot*& bucket(std::uint64_t hash) { return table_[hash & (table_.size() - 1)]; }
+  /// The slot and the serial number of a plan, or null.
+  std::pair<PlanSlot*, std::uint64_t> look_up(const ProgramCache& program, const PlanRequest& request,
+                                              std::uint64_t hash) const;
+  PlanLease insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash, ExecutablePtr executable);
+  void make_room();
+  void keep_within_limit(const PlanSlot* added, PlanSlot*& dropped);
+  bool take_away(PlanSlot& slot, PlanSlot*& dropped);
+  void unlink(PlanSlot& slot);
+  void recycle(PlanSlot* dropped);
+  void after_fork();
+
+  static std::uint64_t hash_of(const ProgramCache& program, const PlanRequest& request);
+  static bool is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request);
+};
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
+  ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] { instance().after_fork(); });
+}
+/// What other threads had at that moment is theirs for good, since the child has no other threads.
+TESSERA_ONCE void PlanCache::after_fork() {
+  new (&mutex_) std::shared_mutex;  // glibc knows a writer by the id of its thread, which the fork changed
+  for (PlanSlot* slot : slots_) {
+    if (slot->mutex.try_lock())
+      slot->mutex.unlock();
+    else if (slot->program != nullptr)
+      unlink(*slot);
+  }
+  for (ProgramCache* program = programs_; program != nullptr; program = program->next_) {
+    if (program->planning_.try_lock())
+      program->planning_.unlock();
+    else
+      new (&program->planning_) std::mutex;
+  }
+}
+
+TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const PlanRequest& request) {
+  std::uint64_t hash = hash_mix(request.mesh.hash(), reinterpret_cast<std::uintptr_t>(&program));
+  for (const ArgumentInfo& a : request.arguments) {
+    hash = hash_mix(hash_mix(hash, a.sharding.hash()), a.number);
+    for (std::int64_t extent : a.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+  }
+  const PlanOptions& o = request.options;
+  hash = hash_mix(hash, std::uint64_t{o.forbid_unasked_reshards} << 1 | std::uint64_t{o.deterministic});
+  for (const Name& axis : o.explicit_axes) hash = hash_mix(hash, axis.view());
+  if (o.sizes != nullptr) hash = hash_mix(hash, o.sizes->hash());
+  if (o.outputs != nullptr)
+    for (int k = 0; k < program.compiled_.program.main().output_count; ++k)
+      hash = hash_mix(hash, o.outputs[k].given ? o.outputs[k].sharding.hash() : 1);
+  return hash;
+}
+TESSERA_ONCE bool PlanCache::is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request) {
+  const PlanOptions &a = slot.options, &b = request.options;
+  if (slot.program != &program || !(slot.mesh == request.mesh) || slot.arguments.size() != request.arguments.size() ||
+      a.forbid_unasked_reshards != b.forbid_unasked_reshards || a.deterministic != b.deterministic ||
+      !(a.explicit_axes == b.explicit_axes) || (a.sizes == nullptr) != (b.sizes == nullptr) ||
+      (a.outputs == nullptr) != (b.outputs == nullptr) || (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
+    return false;
+  for (std::size_t i = 0; i < slot.arguments.size(); ++i) {
+    const ArgumentInfo &x = slot.arguments[i], &y = request.arguments[i];
+    if (!(x.shape == y.shape) || !(x.sharding == y.sharding) || x.number != y.number) return false;
+  }
+  for (std::size_t k = 0; k < slot.outputs.size(); ++k)
+    if (slot.outputs[k].given != b.outputs[k].given ||
+        (b.outputs[k].given && !(slot.outputs[k].sharding == b.outputs[k].sharding)))
+      return false;
+  return true;
+}
+
+TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const ProgramCache& program,
+                                                                    const PlanRequest& request,
+                                                                    std::uint64_t hash) const {
+  const std::shared_lock lock(mutex_);
+  for (PlanSlot* slot = table_[hash & (table_.size() - 1)]; slot != nullptr; slot = slot->next)
+    if (slot->hash == hash && is_for(*slot, program, request)) return {slot, slot->serial};
+  return {nullptr, 0};
+}
+
+TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
+                                         ExecutablePtr executable) {
+  // All that can fail comes first.
+  std::vector<ArgumentInfo> arguments(request.arguments.begin(), request.arguments.end());
+  std::vector<OutputRequest> outputs;
+  if (const OutputRequest* given = request.options.outputs)
+    outputs.assign(given, given + program.compiled_.program.main().output_count);
+  const std::int64_t bytes = executable->bytes();
+  PlanSlot *dropped = nullptr, *slot = nullptr;
+  PlanLease lease;
+  {
+    const std::unique_lock lock(mutex_);
+    make_room();
+    slot = std::exchange(free_, free_->next);
+    slot->program = &program;
+    slot->hash = hash;
+    slot->mesh = request.mesh;
+    slot->arguments = std::move(arguments);
+    slot->outputs = std::move(outputs);
+    slot->options = request.options;
+    if (request.options.sizes != nullptr) slot->sizes = *request.options.sizes;
+    slot->bytes = bytes;
+    slot->executable = std::move(executable);
+    slot->next = std::exchange(bucket(hash), slot);
+    const std::uint64_t serial = ++last_serial_;
+    {
+      const std::lock_guard own(slot->mutex);
+      slot->serial = serial;
+    }
+    PlanLease::clock.fetch_add(1, std::memory_order_relaxed);
+    lease = PlanLease(*slot, serial);
+    ++entries_;
+    ++program.entries_;
+    bytes_ += bytes;
+    program.bytes_ += bytes;
+    keep_within_limit(slot, dropped);
+  }
+  recycle(dropped);
+  return lease;
+}
+/// A free slot, and a table that is not too full.
+TESSERA_ONCE void PlanCache::make_room() {
+  if (free_ == nullptr) {
+    slots_.reserve(slots_.size() + 1);
+    free_ = new PlanSlot;
+    slots_.push_back(free_);
+  }
+  if (static_cast<std::size_t>(entries_) < table_.size()) return;
+  std::vector<PlanSlot*> larger(table_.size() * 2, nullptr);
+  table_.swap(larger);
+  for (PlanSlot* slot : slots_)
+    if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);
+}
+/// Each plan that is made may cost a look at all of them: a hundredth of planning.
+TESSERA_ONCE void PlanCache::keep_within_limit(const PlanSlot* added, PlanSlot*& dropped) {
+  std::uint64_t before = 0;  // those that are running stay
+  while (entries_ > limit_.entries || bytes_ > limit_.bytes) {
+    PlanSlot* oldest = nullptr;
+    std::uint64_t least = UINT64_MAX;
+    for (PlanSlot* slot : slots_) {
+      const std::uint64_t use = slot->last_use.load(std::memory_order_relaxed);
+      if (slot->program == nullptr || slot == added || use < before || use >= least) continue;
+      least = use;
+      oldest = slot;
+    }
+    if (oldest == nullptr) return;
+    if (!take_away(*oldest, dropped)) before = least + 1;
+  }
+}
+TESSERA_ONCE bool PlanCache::take_away(PlanSlot& slot, PlanSlot*& dropped) {
+  if (!slot.mutex.try_lock()) return false;
+  slot.serial = 0;
+  slot.mutex.unlock();
+  unlink(slot);
+  slot.next = std::exchange(dropped, &slot);
+  return true;
+}
+TESSERA_ONCE void PlanCache::unlink(PlanSlot& slot) {
+  PlanSlot** at = &bucket(slot.hash);
+  while (*at != &slot) at = &(*at)->next;
+  *at = slot.next;
+  ++slot.program->evictions_;
+  --slot.program->entries_;
+  slot.program->bytes_ -= slot.bytes;
+  --entries_;
+  bytes_ -= slot.bytes;
+  slot.program = nullptr;
+}
+/// Destroys plans that nobody can find any more, outside of the lock.
+TESSERA_ONCE void PlanCache::recycle(PlanSlot* dropped) {
+  PlanSlot* last = nullptr;
+  for (PlanSlot* slot = dropped; slot != nullptr; slot = slot->next) {
+    slot->executable.reset();
+    slot->arguments = {};
+    slot->outputs = {};
+    last = slot;
+  }
+  if (last == nullptr) return;
+  const std::unique_lock lock(mutex_);
+  last->next = std::exchange(free_, dropped);
+}
+
+TESSERA_ONCE CacheStatistics PlanCache::statistics() const {
+  const std::shared_lock lock(mutex_);
+  CacheStatistics all{0, 0, 0, entries_, bytes_};
+  for (const ProgramCache* program = programs_; program != nullptr; program = program->next_) {
+    all.hits += program->hits_.load(std::memory_order_relaxed);
+    all.misses += program->misses_.load(std::memory_order_relaxed);
+    all.evictions += program->evictions_;
+  }
+  return all;
+}
+TESSERA_ONCE void PlanCache::set_limit(const PlanCacheLimit& limit) {
+  if (limit.entries < 1 || limit.bytes < 0)
+    fail(errc::option, "[plan cache] limit: ", limit.entries, " plans and ", limit.bytes,
+         " bytes; it keeps at least one plan");
+  PlanSlot* dropped = nullptr;
+  {
+    const std::unique_lock lock(mutex_);
+    limit_ = limit;
+    keep_within_limit(nullptr, dropped);
+  }
+  recycle(dropped);
+}
+TESSERA_ONCE void PlanCache::clear(const ProgramCache* only) {
+  PlanSlot* dropped = nullptr;
+  {
+    const std::unique_lock lock(mutex_);
+    for (PlanSlot* slot : slots_)
+      if (slot->program != nullptr && (only == nullptr || slot->program == only)) take_away(*slot, dropped);
+  }
+  recycle(dropped);
+}
+
+TESSERA_ONCE ProgramCache::ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {
+  PlanCache& all = PlanCache::instance();
+  const std::unique_lock lock(all.mutex_);
+  next_ = std::exchange(all.programs_, this);
+}
+TESSERA_ONCE PlanLease ProgramCache::find(const PlanRequest& request) {
+  PlanCache& all = PlanCache::instance();
+  const std::uint64_t hash = PlanCache::hash_of(*this, request);
+  const auto found = [&] {
+    // The plan may go between finding and leasing it.
+    for (;;) {
+      const auto [slot, serial] = all.look_up(*this, request, hash);
+      if (slot == nullptr) return PlanLease();
+      if (PlanLease lease{*slot, serial}) {
+        count_hit();
+        return lease;
+      }
+    }
+  };
+  if (PlanLease lease = found()) return lease;
+  const std::lock_guard planning(planning_);
+  if (PlanLease lease = found()) return lease;
+  misses_.fetch_add(1, std::memory_order_relaxed);
+  return all.insert(*this, request, hash, make_executable(compiled_, request.mesh, request.arguments, request.options));
+}
+TESSERA_ONCE CacheStatistics ProgramCache::statistics() const {
+  const std::shared_lock lock(PlanCache::instance().mutex_);
+  return {hits_.load(std::memory_order_relaxed), misses_.load(std::memory_order_relaxed), evictions_, entries_, bytes_};
+}
+#endif
+
+}  // namespace detail
+
+/// Of all programs of this process: compiled functions, expressions, and what the library runs itself.
+inline CacheStatistics plan_cache_statistics() { return detail::PlanCache::instance().statistics(); }
+
+/// Drops all plans but those that are running, and the memory that programs run in. Later calls plan again.
+inline void clear_plan_cache() {
+  detail::PlanCache::instance().clear();
+  runtime::RunMemory::release();
+}
+
+/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
+inline void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCache::instance().set_limit(limit); }
+
+}  // namespace tessera
+
+#endif
