@@ -1,5 +1,5 @@
-// expect first: this function can't be traced; the next error says why. Where it names a function that is not
-// constexpr, write constexpr before that function lines: 48
+// expect first: this function can.t be traced; .* that is not constexpr, write constexpr before that function
+// lines: 48
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

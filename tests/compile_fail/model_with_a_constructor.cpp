@@ -1,5 +1,5 @@
-// expect first: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without constructors,
-// private fields, virtual functions and base classes lines: 30
+// expect first: a model is a plain struct of .*: without constructors, private fields, virtual functions and base
+// lines: 30
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

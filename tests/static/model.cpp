@@ -52,6 +52,9 @@ struct Constructor {
 };
 class Private {
   Matrix w;
+
+ public:
+  constexpr auto operator()(const auto& x) const { return x * w; }
 };
 struct Virtual {
   Matrix w;

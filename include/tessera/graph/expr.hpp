@@ -28,8 +28,8 @@ template <class Self> struct Operators {
   /// A traced function has no values yet that an `if` could ask for.
   constexpr explicit operator bool() const {
     static_assert(std::is_void_v<Self>,
-                  "tessera: if, ?:, &&, || and ! can't use a tensor, whose values are not known while a function is "
-                  "traced; use ts::select(condition, yes, no), ts::logical_and, ts::logical_or or ts::logical_not");
+                  "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
+                  "use ts::select(condition, yes, no), and ts::logical_not for !");
     return false;
   }
   template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
@@ -57,6 +57,15 @@ template <class Self> struct Operators {
     return call<DivTag>(a.source, b, a.value);
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
+  // Of the built-in ones, which take a bool, the overloads that take the result would be said to be wrong first.
+  template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
   template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
     return call<LessTag>(a.source, a.value, b);
   }

@@ -134,8 +134,8 @@ template <class F, class... Args> constexpr auto returned_type() {
     }
   } else {
     static_assert(sizeof...(Args) > 99,
-                  "tessera: the traced function does not take as many arguments as it is given here, "
-                  "or takes other types; or, after an error in the function itself, clang says this as well");
+                  "tessera: the traced function does not take as many arguments as it is given here, or takes other "
+                  "types; after an error in the function itself, this is only what follows from it");
     return std::type_identity<NoResult>{};
   }
 }

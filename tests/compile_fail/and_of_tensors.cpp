@@ -1,0 +1,18 @@
+// expect first: && of tensors is ts::logical_and\(x, y\)
+// lines: 34
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/reduction.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct Inside {
+  constexpr auto operator()(const auto& x) const {
+#ifdef TESSERA_TWIN
+    return ts::select(ts::logical_and(x > 0, x < 1), x, 0);
+#else
+    return ts::select(x > 0 && x < 1, x, 0);
+#endif
+  }
+};
+constexpr auto program = ts::Traced<Inside, Matrix>::program();
