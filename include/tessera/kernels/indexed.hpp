@@ -145,11 +145,11 @@ class LongRowSums {
     terms_ = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(rows));
     std::memset(terms_, 0, static_cast<std::size_t>(rows));
   }
-  /// Rows that get more additions than a run has are moved before the first one: what they hold is a long sum, too.
+  /// Rows that get some additions are moved before the first one: what they hold is a long sum, too.
   template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
     count_additions(index, shape, window, terms_, [](std::int64_t) {});
     for (std::int64_t row = 0; row < window.count; ++row)
-      terms_[row] = terms_[row] > sum_run ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
+      terms_[row] = terms_[row] > sum_run / 8 ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
   }
   /// Before one more addition to a row.
   void before_addition(std::int64_t row) {
