@@ -5,11 +5,16 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
+#include <tessera/kernels/scratch.hpp>
 #include <tessera/kernels/strided.hpp>
 
 namespace tessera::kernels {
@@ -37,6 +42,10 @@ struct IndexedShape {
   }
 };
 
+/// Whether some row of a table gets more additions than are added up in f32 alone; and whether to zeros, or to what
+/// others have added before.
+enum class LongSums : std::uint8_t { none, on_zeros, on_others };
+
 }  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -50,7 +59,7 @@ constexpr Strides slice(const Strides& strides, std::size_t begin, std::size_t e
 }
 
 /// Visits index positions in row-major order of i..., and in each the parts of a row: part(rows offset, table offset,
-/// lies in the window). Returns the first index outside the table.
+/// row in the window or -1). Returns the first index outside the table.
 template <class I, class Part>
 std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
                                              const Loops& row, const Strides& row_strides, const Strides& table_strides,
@@ -75,7 +84,8 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
     const std::int64_t to = offset_of(outer, 0, at, outer_strides);
     const std::int64_t from = here ? (wanted - window.offset) * shape.table_strides[0] : 0;
     for_each_outer(row, 1, [&](const std::int64_t* j) {
-      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides), here);
+      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides),
+           here ? wanted - window.offset : -1);
     });
   });
   return wrong;
@@ -100,11 +110,89 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   constexpr T zero{};
   return detail::for_each_indexed(
-      index, shape, window, row, row_strides, table_strides, [&](std::int64_t to, std::int64_t from, bool here) {
+      index, shape, window, row, row_strides, table_strides, [&](std::int64_t to, std::int64_t from, std::int64_t at) {
+        const bool here = at >= 0;
         detail::copy_row<sizeof(T)>(bytes + to * size, to_step,
                                     reinterpret_cast<const std::byte*>(here ? table + from : &zero),
                                     here ? from_step : 0, inner.extent);
       });
+}
+
+namespace detail {
+/// Counts additions to each row of the window, and stops at one more than a run has: told(row) of each that gets there.
+template <class I, class Told>
+void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
+                     Told told) {
+  std::memset(terms, 0, static_cast<std::size_t>(window.count));
+  const Loops loops = make_loops(shape.index, shape.index_strides, shape.index_strides);
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = stride_of(shape.index_strides, inner);
+  for_each_outer(loops, 1, [&](const std::int64_t* at) {
+    const I* const own = index + offset_of(loops, 1, at, shape.index_strides);
+    for (std::int64_t i = 0; i < inner.extent; ++i) {
+      const std::int64_t row = static_cast<std::int64_t>(own[i * step]) - window.offset;
+      if (row < 0 || row >= window.count || terms[row] > sum_run) continue;
+      if (++terms[row] > sum_run) told(row);
+    }
+  });
+}
+
+/// Rows of a table that get more additions than a run has: after each run a row in f32 moves to sums in f64.
+class LongRowSums {
+ public:
+  LongRowSums(float* table, std::int64_t row_step, std::int64_t rows, std::int64_t count, std::int64_t step)
+      : table_(table), row_step_(row_step), count_(count), step_(step) {
+    terms_ = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(rows));
+    std::memset(terms_, 0, static_cast<std::size_t>(rows));
+  }
+  /// Rows that get some additions are moved before the first one: what they hold is a long sum, too.
+  template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
+    count_additions(index, shape, window, terms_, [](std::int64_t) {});
+    for (std::int64_t row = 0; row < window.count; ++row)
+      terms_[row] = terms_[row] > sum_run / 8 ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
+  }
+  /// Before one more addition to a row.
+  void before_addition(std::int64_t row) {
+    if (++terms_[row] > sum_run) move(row), terms_[row] = 1;
+  }
+  /// Adds what was moved to the rows.
+  void finish() {
+    for (const auto& [row, first] : places_)
+      for (std::int64_t i = 0; i < count_; ++i) {
+        float& element = table_[row * row_step_ + i * step_];
+        element = static_cast<float>(sums_[first + static_cast<std::size_t>(i)] + static_cast<double>(element));
+      }
+  }
+
+ private:
+  float* table_;
+  std::int64_t row_step_, count_, step_;
+  std::uint8_t* terms_;  // by row, since it was moved
+  std::unordered_map<std::int64_t, std::size_t> places_;
+  std::vector<double> sums_;
+
+  void move(std::int64_t row) {
+    const auto [found, is_new] = places_.try_emplace(row, sums_.size());
+    if (is_new) sums_.resize(sums_.size() + static_cast<std::size_t>(count_), 0.0);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      float& element = table_[row * row_step_ + i * step_];
+      sums_[found->second + static_cast<std::size_t>(i)] += static_cast<double>(element);
+      element = 0;
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Whether some row of the window gets more additions than a run has.
+template <class I> bool has_long_sums(const I* index, const IndexedShape& shape, const RowWindow& window) {
+  std::int64_t additions = 1;
+  for (const std::int64_t extent : shape.index) additions *= extent;
+  if (additions <= sum_run) return false;
+  auto* const terms = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(window.count));
+  bool found = false;
+  detail::count_additions(index, shape, window, terms, [&](std::int64_t) { found = true; });
+  return found;
 }
 
 /// table[index[i...], j...] += rows[i..., j...], in row-major order of i..., so that equal indices always add up in the
@@ -112,27 +200,50 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
 /// of j..., which keeps the order.
 template <class T, class I>
 std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* index, const IndexedShape& shape,
-                                             const RowWindow& window) {
+                                             const RowWindow& window, LongSums long_sums = LongSums::none) {
   const Strides row_strides = detail::slice(shape.rows_strides, shape.index.size(), shape.rows_strides.size());
   const Strides table_strides = detail::slice(shape.table_strides, 1, shape.table_strides.size());
   const detail::Loops row = detail::make_loops(shape.inner, table_strides, row_strides);
   const auto inner = row.from_inside(0);
   const std::int64_t from_step = detail::stride_of(row_strides, inner),
                      to_step = detail::stride_of(table_strides, inner);
-  return detail::for_each_indexed(
-      index, shape, window, row, row_strides, table_strides, [&](std::int64_t from, std::int64_t to, bool here) {
-        if (!here) return;
-        if (to_step == 1) {
-          detail::combine_block<detail::Sum>(table + to, rows + from, from_step, inner.extent);
-        } else {
-          for (std::int64_t i = 0; i < inner.extent; ++i)
-            table[to + i * to_step] = detail::Sum::apply(table[to + i * to_step], rows[from + i * from_step]);
-        }
+  const auto add = [&](std::int64_t from, std::int64_t to) {
+    if (to_step == 1) {
+      detail::combine_block<detail::Sum>(table + to, rows + from, from_step, inner.extent);
+    } else {
+      for (std::int64_t i = 0; i < inner.extent; ++i)
+        table[to + i * to_step] = detail::Sum::apply(table[to + i * to_step], rows[from + i * from_step]);
+    }
+  };
+  if constexpr (std::is_same_v<T, float>)
+    if (long_sums != LongSums::none) {
+      // One part of all rows after the other, so that each has its own sums.
+      detail::Loops part;
+      part.loops.push_back(inner);
+      std::optional<std::int64_t> wrong;
+      detail::for_each_outer(row, 1, [&](const std::int64_t* j) {
+        const std::int64_t first_from = detail::offset_of(row, 1, j, row_strides),
+                           first_to = detail::offset_of(row, 1, j, table_strides);
+        detail::LongRowSums sums(table + first_to, shape.table_strides[0], window.count, inner.extent, to_step);
+        if (long_sums == LongSums::on_others) sums.move_at_first(index, shape, window);
+        wrong = detail::for_each_indexed(index, shape, window, part, row_strides, table_strides,
+                                         [&](std::int64_t from, std::int64_t to, std::int64_t at) {
+                                           if (at < 0) return;
+                                           sums.before_addition(at);
+                                           add(first_from + from, first_to + to);
+                                         });
+        sums.finish();
       });
+      return wrong;
+    }
+  return detail::for_each_indexed(index, shape, window, row, row_strides, table_strides,
+                                  [&](std::int64_t from, std::int64_t to, std::int64_t at) {
+                                    if (at >= 0) add(from, to);
+                                  });
 }
 
 namespace detail {
-template <class F> std::optional<std::int64_t> with_index_type(DType index_type, const void* index, F f) {
+template <class F> auto with_index_type(DType index_type, const void* index, F f) {
   if (index_type == DType::i32) return f(static_cast<const std::int32_t*>(index));
   if (index_type == DType::i64) return f(static_cast<const std::int64_t*>(index));
   fail(errc::dtype_mismatch, "[gather] index dtype: ", name_of(index_type), " is neither i32 nor i64");
@@ -159,13 +270,19 @@ inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, voi
   });
 }
 
+/// has_long_sums for a dtype known at run time.
+inline bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
+  return detail::with_index_type(index_type, index,
+                                 [&](const auto* indices) { return has_long_sums(indices, shape, window); });
+}
+
 /// scatter_add_rows for dtypes known at run time: f32, f64, i32, i64; indices are i32 or i64.
 inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
                                                     const void* index, const IndexedShape& shape,
-                                                    const RowWindow& window) {
+                                                    const RowWindow& window, LongSums long_sums = LongSums::none) {
   return detail::with_index_type(index_type, index, [&](const auto* indices) {
     const auto scatter = [&]<class T>(T) {
-      return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window);
+      return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window, long_sums);
     };
     switch (type) {
       case DType::f32:

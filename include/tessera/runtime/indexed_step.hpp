@@ -66,6 +66,7 @@ class IndexedStep final : public PreparedStep {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
     if (!gathers_) fill_zero(frame);
+    const std::vector<std::uint8_t> long_sums = gathers_ ? std::vector<std::uint8_t>{} : find_long_sums(frame);
     const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
     parallel_for(count, Cost::bytes(part_bytes_ * terms_), [&](std::int64_t chain) {
       for (std::int64_t i = chain * terms_; i < (chain + 1) * terms_; ++i) {
@@ -76,9 +77,12 @@ class IndexedStep final : public PreparedStep {
         char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
         char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
         const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
-        const auto bad = gathers_
-                             ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
-                             : kernels::scatter_add_rows(dtype_, index_dtype_, table, rows, index, shape, place.window);
+        const auto bad = gathers_ ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
+                                  : kernels::scatter_add_rows(
+                                        dtype_, index_dtype_, table, rows, index, shape, place.window,
+                                        long_sums[static_cast<std::size_t>(part.place)] == 0 ? kernels::LongSums::none
+                                        : i == chain * terms_ ? kernels::LongSums::on_zeros
+                                                              : kernels::LongSums::on_others);
         if (bad) {
           outside.store(*bad, std::memory_order_relaxed);
           found.store(true, std::memory_order_release);
@@ -111,6 +115,19 @@ class IndexedStep final : public PreparedStep {
   std::vector<Part> parts_;
   std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
+
+  /// By place: whether some row gets so many additions that they are not to be added up in f32 alone.
+  std::vector<std::uint8_t> find_long_sums(Frame& frame) const {
+    std::vector<std::uint8_t> found(places_.size(), 0);
+    if (dtype_ != DType::f32 || parts_.empty()) return found;
+    const double bytes = static_cast<double>(volume(places_[0].shape.index) * index_element_);
+    parallel_for(static_cast<std::int64_t>(places_.size()), Cost::bytes(4 * bytes), [&](std::int64_t i) {
+      const Place& place = places_[static_cast<std::size_t>(i)];
+      found[static_cast<std::size_t>(i)] = kernels::has_long_sums(
+          index_dtype_, frame.pointers[static_cast<std::size_t>(place.index)], place.shape, place.window);
+    });
+    return found;
+  }
 
   void fill_zero(Frame& frame) const {
     constexpr std::int64_t pieces = 8;

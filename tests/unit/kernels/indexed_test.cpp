@@ -119,6 +119,37 @@ TEST(Indexed, SumsComeInTheOrderOfTheIndices) {
   EXPECT_EQ(table[0], ((1e8f + 1.0f) - 1e8f) + 0.0f);
 }
 
+// Rows that get many additions are summed in f64 from run to run; others are added to as ever.
+TEST(Indexed, LongSumsOfRows) {
+  constexpr std::int64_t additions = 200'000, rows_of_table = 5;
+  for (const bool apart : {false, true}) {  // two dims of a row that do not merge
+    IndexedShape shape = IndexedShape::contiguous({additions}, {2, 3});
+    if (apart) shape.rows_strides = {6, 1, 2};
+    std::vector<std::int32_t> index(additions);
+    std::vector<float> rows(6 * additions), table(6 * rows_of_table, 0.f);
+    std::vector<double> expected(table.size(), 0.0);
+    std::mt19937 random(4);
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      index[i] = i % 1000 == 0 ? static_cast<std::int32_t>(random() % 5) : 3;
+      for (std::size_t p = 0; p < 2; ++p)
+        for (std::size_t q = 0; q < 3; ++q) {
+          float& value = rows[6 * i + (apart ? p + 2 * q : 3 * p + q)];
+          value = i % 2 == 0 ? 0.1f : std::uniform_real_distribution<float>(0, 1)(random);
+          expected[6 * static_cast<std::size_t>(index[i]) + 3 * p + q] += static_cast<double>(value);
+        }
+    }
+    const RowWindow window{rows_of_table, 0, rows_of_table};
+    EXPECT_TRUE(has_long_sums(index.data(), shape, window));
+    EXPECT_FALSE(has_long_sums(index.data(), shape, {rows_of_table, 0, 3}));
+    scatter_add_rows(table.data(), rows.data(), index.data(), shape, window, LongSums::on_zeros);
+    for (std::size_t i = 0; i < table.size(); ++i) EXPECT_NEAR(table[i] / expected[i], 1, 1e-6) << i;
+    // On top of what is there already.
+    for (int more = 0; more < 7; ++more)
+      scatter_add_rows(table.data(), rows.data(), index.data(), shape, window, LongSums::on_others);
+    for (std::size_t i = 0; i < table.size(); ++i) EXPECT_NEAR(table[i] / (8 * expected[i]), 1, 1e-6) << i;
+  }
+}
+
 TEST(Indexed, EmptyShapes) {
   std::vector<float> table(4, 1.0f), rows(4, 2.0f);
   const std::vector<std::int32_t> index = {0, 7};

@@ -28,6 +28,7 @@ using tessera_test::expect_error;
 constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 std::vector<float> values(const auto& expression) { return ts::to_host(ts::eval(expression)); }
+std::vector<float> values(const ts::ShardedTensor<float, 2>& x) { return ts::to_host(x); }
 
 // Sizes are numbers that a plan needs, other numbers aren't: both work as literals and as variables.
 TEST(Expressions, TakeSizesAsNumbers) {
@@ -167,6 +168,41 @@ TEST(Expressions, PromoteAsTracesDo) {
       EXPECT_EQ(std::string(e.what()), "[number] range: " + std::to_string(number) +
                                            " is no value of u8 at evaluate_test.cpp:" + std::to_string(__LINE__ - 5));
     }
+}
+
+constexpr auto lookup_gradient = ts::compile([](auto table, auto index, auto weights) {
+  return ts::grad([](auto t, auto i, auto w) { return ts::sum(ts::gather(t, i) * w); })(table, index, weights);
+});
+
+// Errors of sums do not grow with the number of terms, whichever kernel adds them up: docs/decisions/0029.
+TEST(LongSums, OfAMillionEqualTerms) {
+  constexpr std::int64_t n = 1'000'000;
+  const double exact = n * static_cast<double>(0.1f);
+  const auto expect_exact = [&](const char* what, double got) { EXPECT_NEAR(got / exact, 1, 1e-6) << what; };
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"data"}}) {
+    const auto x = ts::full<float>({n, 1}, 0.1f, mesh, spec), three = ts::full<float>({n, 3}, 0.1f, mesh, spec);
+    expect_exact("sum", ts::item(ts::sum(x)));
+    expect_exact("sum over rows of one", values(ts::sum<0>(x))[0]);
+    expect_exact("sum over rows", values(ts::sum<0>(three))[2]);
+    expect_exact("mean over rows", values(ts::mean<0>(three))[1] * static_cast<double>(n));
+    expect_exact("cumsum", values(ts::cumsum<0>(x)).back());
+    const auto index = ts::full<std::int32_t>({n}, 1, mesh, spec);
+    expect_exact("lookup", values(lookup_gradient(ts::ones<float>({2, 1}, mesh), index, x))[1]);
+  }
+}
+
+// A mean far from 0 is rounded by more than its layer's result may be off.
+TEST(LongSums, LayerNormFarFromZero) {
+  constexpr int n = 1000;
+  std::vector<float> row(n);
+  for (int i = 0; i < n; ++i) row[static_cast<std::size_t>(i)] = 1e4f + static_cast<float>(i * 37 % 101) / 50;
+  double mean = 0, variance = 0;
+  for (const float v : row) mean += static_cast<double>(v) / n;
+  for (const float v : row) variance += (v - mean) * (v - mean) / n;
+  const auto got =
+      values(ts::layer_norm(ts::shard(row, {1, n}, mesh), ts::ones<float>({n}, mesh), ts::zeros<float>({n}, mesh)));
+  for (std::size_t i = 0; i < row.size(); ++i)
+    ASSERT_NEAR(got[i], (row[i] - mean) / std::sqrt(variance + 1e-5), 2e-6) << i;
 }
 
 constexpr auto dropout_gradient = ts::compile([](auto x, auto rate) {
