@@ -20,7 +20,7 @@ class FusedWriter {
   constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
       : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
 
-  constexpr Fused write() {
+  constexpr const Fused& write() {
     fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
     fused_.uniform_count = static_cast<std::uint8_t>(unit_.uniform_count);
     for (int i = 0; i < unit_.input_count; ++i) {
@@ -190,7 +190,8 @@ struct UnitsSize {
 class KernelTable {
  public:
   constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
-    const Fused fused = lower_fused(graph, units, u);
+    detail::FusedWriter writer(graph, units, u);
+    const Fused& fused = writer.write();
     std::uint64_t hash = fused.instr_count;
     for (int i = 0; i < fused.instr_count; ++i) hash = hash * 0x9e3779b97f4a7c15ull + hash_of(fused.instrs[i]);
     int kernel = 0;

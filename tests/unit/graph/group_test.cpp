@@ -1,6 +1,7 @@
 #include <set>
 
 #include "../../support/random_program.hpp"
+#include "../../support/scalar_ops.hpp"
 
 #include <tessera/graph/group.hpp>
 #include <tessera/graph/lower_fused.hpp>
@@ -134,6 +135,97 @@ TEST(Group, ASumOfProductsIsAddedInPlace) {
   const Program program = trace<decltype(f), Float<2>, Float<2>>();
   EXPECT_EQ(fused_units(program.main()), 0);
   EXPECT_EQ(ts::group_units(program.main()).units.size(), 2u);
+}
+
+/// The results of a program of vectors whose elements don't meet, computed unit by unit by the instructions of its
+/// kernels.
+std::vector<std::vector<double>> run_kernels(const GraphView& graph, const std::vector<Array>& arguments) {
+  const ts::ProgramUnits program(&graph, 1);
+  const ts::UnitsView units = program.graphs[0].view();
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  const std::size_t n = arguments[0].data.size();
+  std::vector<std::vector<double>> values(at(graph.size));
+  for (int id = 0; id < graph.size; ++id) {
+    if (graph[id].op == Op::argument) values[at(id)] = arguments[at(graph[id].index())].data;
+    if (graph[id].op == Op::constant) values[at(id)] = {graph[id].value};
+  }
+  for (int u = 0; u < units.count; ++u) {
+    const ts::Unit& unit = units[u];
+    const ts::Fused& fused = program.kernels[at(unit.kernel)];
+    EXPECT_LE(fused.instr_count, ts::Fused::max_instrs);
+    for (int o = 0; o < unit.output_count; ++o) values[at(units.output(u, o).node)].assign(n, 0);
+    for (std::size_t e = 0; e < n; ++e) {
+      std::vector<double> made;
+      for (int k = 0; k < fused.instr_count; ++k) {
+        const ts::Instr& instr = fused.instrs[k];
+        const auto operand = [&](int i) { return made[at(i)]; };
+        if (instr.kind == ts::InstrKind::load)
+          made.push_back(values[at(units.input(u, instr.a).node)][e]);
+        else if (instr.kind == ts::InstrKind::uniform)
+          made.push_back(values[at(units.members[unit.first_uniform + instr.a])][0]);
+        else
+          made.push_back(apply(instr.op, instr.dtype, instr.dtype, operand(instr.a), operand(instr.b), 0));
+      }
+      for (int o = 0; o < unit.output_count; ++o) values[at(units.output(u, o).node)][e] = made[fused.stores[o].instr];
+    }
+  }
+  std::vector<std::vector<double>> results;
+  for (int k = 0; k < graph.output_count; ++k) results.push_back(values[at(graph.outputs[k])]);
+  return results;
+}
+
+// A kernel has room for so many instructions, numbers and operands: a group that outgrows one is two.
+TEST(Group, WhatOutgrowsAKernelIsSplit) {
+  std::size_t most_kernels = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 engine(seed);
+    const auto roll = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(engine); };
+    UntypedProgram made;
+    std::vector<ts::Value> values;
+    std::vector<Array> arguments;
+    const std::size_t sources = 1 + roll(60), window = 1 + roll(40);
+    for (std::size_t i = 0; i < sources; ++i) {
+      values.push_back(made.argument(1));
+      arguments.push_back(random_array({3}, static_cast<unsigned>(i)));
+    }
+    const bool numbers = seed % 3 != 0;
+    for (std::size_t i = 0; i < 300; ++i) {
+      const std::size_t recent = values.size() - 1 - roll(std::min(window, values.size()));
+      const ts::Value x = values[recent];
+      const ts::Value y = numbers && roll(4) > 0 ? x.number(0.001 * static_cast<double>(1 + roll(100000)))
+                                                 : values[roll(2) == 0 ? roll(values.size()) : recent];
+      const Op op = roll(3) == 0 ? Op::maximum : roll(2) == 0 ? Op::add : Op::sub;
+      values.push_back(roll(8) == 0 ? ts::build::unary(Op::tanh, x) : ts::build::binary(op, x, y));
+    }
+    for (std::size_t i = 0; i < 30; ++i) made.output(values[roll(values.size())]);
+    made.output(values.back());
+    const Program program = made.finish();
+    expect_valid(program.main());
+    if (HasFailure()) return;
+    const auto got = run_kernels(program.main(), arguments);
+    const std::vector<Array> want = run(program.view(), arguments);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t k = 0; k < got.size(); ++k)
+      for (std::size_t e = 0; e < 3; ++e) ASSERT_DOUBLE_EQ(got[k][e], want[k].data[e]) << k;
+    most_kernels = std::max(most_kernels, ts::ProgramUnits(program.graphs.data(), 1).kernels.size());
+  }
+  EXPECT_GT(most_kernels, 5u);
+}
+
+// The operands of one chain are 60 numbers, each an instruction of its own.
+TEST(Group, AChainOfManyNumbersIsSplit) {
+  const auto f = [](const auto& x) {
+    auto y = x + 0.5;
+    for (int i = 0; i < 120; ++i) y = (y + (0.25 + i)) * (1.0 + 0.01 * i);
+    return y;
+  };
+  const Program program = trace<decltype(f), Float<1>>();
+  expect_valid(program.main());
+  EXPECT_GE(fused_units(program.main()), 4);
+  const auto got = run_kernels(program.main(), {random_array({3}, 1)});
+  const std::vector<Array> want = run(program.view(), {random_array({3}, 1)});
+  for (std::size_t e = 0; e < 3; ++e) EXPECT_DOUBLE_EQ(got[0][e], want[0].data[e]);
 }
 
 }  // namespace
