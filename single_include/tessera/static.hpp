@@ -96,6 +96,7 @@ namespace tessera {
 /// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
 /// has no arithmetic.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
+inline constexpr int dtype_count = 10;
 
 /// Size of one element in bytes.
 constexpr std::size_t size_of(DType type) {
@@ -152,6 +153,42 @@ template <class T>
 concept Element = requires { detail::DTypeOf<T>::value; };
 
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
+
+namespace detail {
+template <DType> struct ElementOf {
+  using type = void;
+};
+template <> struct ElementOf<DType::f32> {
+  using type = float;
+};
+template <> struct ElementOf<DType::f64> {
+  using type = double;
+};
+template <> struct ElementOf<DType::bf16> {
+  using type = bf16;
+};
+template <> struct ElementOf<DType::i8> {
+  using type = std::int8_t;
+};
+template <> struct ElementOf<DType::i16> {
+  using type = std::int16_t;
+};
+template <> struct ElementOf<DType::i32> {
+  using type = std::int32_t;
+};
+template <> struct ElementOf<DType::i64> {
+  using type = std::int64_t;
+};
+template <> struct ElementOf<DType::u8> {
+  using type = std::uint8_t;
+};
+template <> struct ElementOf<DType::bool_> {
+  using type = bool;
+};
+}  // namespace detail
+
+/// The C++ type of one element in memory; void for f16.
+template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
 
 /// float, double or bf16.
 template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
@@ -301,6 +338,89 @@ template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&...
 
 #endif
 
+// ---- tessera/base/source.hpp
+
+#ifndef TESSERA_BASE_SOURCE_HPP
+#define TESSERA_BASE_SOURCE_HPP
+
+namespace tessera {
+
+/// The user's line behind a node, a collective or an error.
+struct Source {
+  const char* file = "";
+  std::uint32_t line = 0;
+
+  static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
+
+  /// "train.cpp:41"; empty when unknown.
+  std::string text() const {
+    if (line == 0) return {};
+    std::string_view path(file);
+    if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
+    return concat_text(path, ":", line);
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/checked.hpp
+
+#ifndef TESSERA_BASE_CHECKED_HPP
+#define TESSERA_BASE_CHECKED_HPP
+
+namespace tessera {
+
+// Arithmetic of extents, elements, bytes and operations, all of them signed 64-bit integers.
+
+/// Most elements of a tensor, 2^52: no process addresses them, and what is counted of a few such (bytes, strides,
+/// operations) stays a 64-bit integer for every element type.
+inline constexpr std::int64_t max_elements = std::int64_t{1} << 52;
+/// Most elements of all values of a program together.
+inline constexpr std::int64_t max_program_elements = max_elements << 3;
+
+/// True where the exact result is a 64-bit integer; otherwise `out` holds its last 64 bits.
+constexpr bool add_fits(std::int64_t a, std::int64_t b, std::int64_t& out) {
+  return !__builtin_add_overflow(a, b, &out);
+}
+constexpr bool subtract_fits(std::int64_t a, std::int64_t b, std::int64_t& out) {
+  return !__builtin_sub_overflow(a, b, &out);
+}
+constexpr bool multiply_fits(std::int64_t a, std::int64_t b, std::int64_t& out) {
+  return !__builtin_mul_overflow(a, b, &out);
+}
+
+namespace detail {
+[[noreturn]] inline void fail_size(std::string_view what, std::int64_t a, const char* op, std::int64_t b,
+                                   const Source& at) {
+  const std::string line = at.text();
+  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " is no 64-bit integer", line.empty() ? "" : " at ", line);
+}
+}  // namespace detail
+
+/// a + b and a * b, or `capacity`: the message says what they count, and names the user's line where it is known.
+constexpr std::int64_t checked_sum(std::int64_t a, std::int64_t b, std::string_view what, const Source& at = {}) {
+  std::int64_t sum = 0;
+  if (!add_fits(a, b, sum)) detail::fail_size(what, a, " + ", b, at);
+  return sum;
+}
+constexpr std::int64_t checked_product(std::int64_t a, std::int64_t b, std::string_view what, const Source& at = {}) {
+  std::int64_t product = 0;
+  if (!multiply_fits(a, b, product)) detail::fail_size(what, a, " * ", b, at);
+  return product;
+}
+
+/// total += a * times, or `capacity`.
+constexpr void add_times(std::int64_t& total, std::int64_t a, std::int64_t times, std::string_view what,
+                         const Source& at = {}) {
+  total = checked_sum(total, checked_product(a, times, what, at), what, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/inline_vector.hpp
 
 #ifndef TESSERA_BASE_INLINE_VECTOR_HPP
@@ -381,39 +501,33 @@ inline constexpr int max_rank = 8;
 /// Extents of a tensor, outermost first.
 using Shape = InlineVector<std::int64_t, max_rank>;
 
-/// Product of the extents; 1 for a scalar.
-constexpr std::int64_t volume(const Shape& shape) {
+/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
+/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
+/// and no reduced, sliced or transposed shape overflows.
+constexpr std::int64_t elements_of(const Shape& shape) {
   std::int64_t n = 1;
-  for (std::int64_t extent : shape) n *= extent;
-  return n;
+  bool empty = false;
+  for (std::int64_t extent : shape) {
+    empty = empty || extent == 0;
+    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
+  }
+  return empty ? 0 : n;
 }
 
-}  // namespace tessera
+namespace detail {
+[[noreturn]] inline void fail_volume(const Shape& shape) {
+  std::string text;
+  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
+  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
+}
+}  // namespace detail
 
-#endif
-
-// ---- tessera/base/source.hpp
-
-#ifndef TESSERA_BASE_SOURCE_HPP
-#define TESSERA_BASE_SOURCE_HPP
-
-namespace tessera {
-
-/// The user's line behind a node, a collective or an error.
-struct Source {
-  const char* file = "";
-  std::uint32_t line = 0;
-
-  static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
-
-  /// "train.cpp:41"; empty when unknown.
-  std::string text() const {
-    if (line == 0) return {};
-    std::string_view path(file);
-    if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
-    return concat_text(path, ":", line);
-  }
-};
+/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
+constexpr std::int64_t volume(const Shape& shape) {
+  const std::int64_t n = elements_of(shape);
+  if (n < 0) detail::fail_volume(shape);
+  return n;
+}
 
 }  // namespace tessera
 
@@ -639,6 +753,77 @@ struct Name {
 
 #endif
 
+// ---- tessera/base/promotion.hpp
+
+#ifndef TESSERA_BASE_PROMOTION_HPP
+#define TESSERA_BASE_PROMOTION_HPP
+
+// Which element type operands of different types are computed in. JAX's "Type promotion semantics", with 32-bit default
+// types for what has no width of its own: a plain number, a mean of integers, a quotient of integers.
+
+namespace tessera {
+
+/// A plain number has no width: it takes the type of the tensor it meets, unless that is of a lower kind.
+enum class NumberKind : std::uint8_t { integer, floating };
+
+constexpr bool is_integer(DType type) { return !is_floating(type) && type != DType::bool_; }
+
+namespace detail {
+/// The edges of JAX's lattice, upwards, as the set of types that a type may become; each holds the type itself.
+constexpr DTypeSet becomes(DType type) {
+  constexpr DTypeSet f64 = set_of(DType::f64), f32 = f64 | set_of(DType::f32), f16 = f32 | set_of(DType::f16),
+                     bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
+                     i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
+                     u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
+  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
+  return sets[static_cast<std::size_t>(type)];
+}
+constexpr int count_of(DTypeSet set) {
+  int n = 0;
+  for (unsigned left = set; left != 0; left &= left - 1) ++n;
+  return n;
+}
+}  // namespace detail
+
+/// The least type that both may become: i8 and u8 meet in i16, bf16 and f16 in f32, i64 and bf16 in bf16.
+constexpr DType promote(DType x, DType y) {
+  const unsigned both = detail::becomes(x) & detail::becomes(y);
+  for (int t = 0; t < dtype_count; ++t)
+    if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
+  return x;  // not reached: every two types have a least upper bound
+}
+
+/// The type of a tensor that meets a plain number: its own, but f32 where an integer or bool meets a floating number,
+/// and i32 where a bool meets a whole one.
+constexpr DType promote(DType x, NumberKind number) {
+  if (number == NumberKind::floating) return is_floating(x) ? x : DType::f32;
+  return x == DType::bool_ ? DType::i32 : x;
+}
+
+/// What functions are computed in that have no integer results, such as quotients, roots and means: f32 for integers
+/// and bools.
+constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32; }
+
+/// What a sum of elements gives: i32 for bools and integers of fewer bits.
+constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
+
+/// What a sum is kept in while it is partial: as it is, but sums of bf16 are f32 until they are whole.
+constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
+
+/// Whether a whole number is one of the values of an integer type.
+constexpr bool holds(DType type, double number) {
+  if (is_floating(type)) return true;
+  if (type == DType::bool_) return number == 0 || number == 1;
+  const int bits = static_cast<int>(8 * size_of(type)) - (type == DType::u8 ? 0 : 1);
+  double end = 1;
+  for (int b = 0; b < bits; ++b) end *= 2;
+  return number >= (type == DType::u8 ? 0 : -end) && number < end;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/attributes.hpp
 
 #ifndef TESSERA_GRAPH_ATTRIBUTES_HPP
@@ -716,6 +901,18 @@ constexpr Labels pack_dim(int dim) {
   return labels;
 }
 
+/// What a number has to be that a cast is given when a program is planned or run.
+enum class NumberRule : std::int8_t {
+  any,
+  of_its_type,  ///< a value of the integer type that it is cast to
+  probability,
+};
+constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr bool keeps(NumberRule rule, DType type, double number) {
+  return rule == NumberRule::of_its_type ? holds(type, number)
+                                         : rule != NumberRule::probability || (number >= 0 && number <= 1);
+}
+
 /// How a cumsum goes along its dim.
 struct Scan {
   bool reverse = false;    ///< from the last element to the first
@@ -755,20 +952,28 @@ constexpr Name axis_of(const Node& node) {
 /// A repeat's operands are `carried` values, then `stacked` ones (a leading dim of one slice a layer), then invariants.
 /// Its outputs are the carried values after the last layer, then stacked results. node.value is the body's graph.
 struct Repeat {
-  std::uint8_t carried = 0, stacked = 0;
+  std::int32_t carried = 0, stacked = 0;
   bool reverse = false;  ///< layers from the last to the first
+  bool counted = false;  ///< no operand is stacked: the last one is a number, how many layers there are
 
   static constexpr Repeat of(const Node& node) {
-    return {static_cast<std::uint8_t>(node.labels[0]), static_cast<std::uint8_t>(node.labels[1]), node.labels[2] != 0};
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0};
   }
   constexpr Labels pack() const {
-    Labels labels{};
-    labels[0] = static_cast<std::int8_t>(carried);
-    labels[1] = static_cast<std::int8_t>(stacked);
-    labels[2] = reverse ? 1 : 0;
-    return labels;
+    return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
   }
+  constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
+
+ private:
+  struct Packed {
+    std::int32_t carried, stacked;
+    std::int8_t reverse, counted, rest[14];
+  };
 };
+
+/// The output of a repeat that a projection is of.
+constexpr int output_of(const Node& project) { return project.index(); }
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
 constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }
@@ -827,20 +1032,35 @@ template <class T> class Growable {
 
   constexpr Growable() = default;
   /// n values, all T{}.
-  constexpr explicit Growable(std::size_t n) { resize(n); }
-  constexpr Growable(std::size_t n, const T& value) { resize(n, value); }
-  constexpr Growable(std::initializer_list<T> list) {
+  // Once there is an empty array, its destructor frees what a later step throws over.
+  constexpr explicit Growable(std::size_t n) : Growable() { resize(n); }
+  constexpr Growable(std::size_t n, const T& value) : Growable() { resize(n, value); }
+  constexpr Growable(std::initializer_list<T> list) : Growable() {
     reserve(list.size());
     for (const T& value : list) data_[size_++] = value;
   }
-  constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
-    if (size_ > 0) data_ = copy_of(static_cast<const T*>(other.data_), size_, size_);
+  constexpr Growable(const Growable& other) : Growable() {
+    if (other.size_ == 0) return;
+    if constexpr (plain) {
+      data_ = copy_of(other.data_, other.size_, other.size_);
+    } else {
+      data_ = new T[other.size_]{};
+      for (std::size_t i = 0; i < other.size_; ++i) data_[i] = other.data_[i];
+    }
+    size_ = capacity_ = other.size_;
   }
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
-  constexpr Growable& operator=(Growable other) noexcept {
-    swap(other);
+  // Not one that takes its operand by value: it would say that copying does not throw.
+  constexpr Growable& operator=(const Growable& other) {
+    Growable copy(other);
+    swap(copy);
+    return *this;
+  }
+  constexpr Growable& operator=(Growable&& other) noexcept {
+    Growable taken(std::move(other));
+    swap(taken);
     return *this;
   }
   constexpr ~Growable() { free(); }
@@ -873,7 +1093,8 @@ template <class T> class Growable {
       grow();
       data_[size_++] = std::move(copy);
     } else {
-      data_[size_++] = value;
+      data_[size_] = value;
+      ++size_;  // after what may throw
     }
   }
   constexpr void push_back(T&& value)
@@ -912,23 +1133,14 @@ template <class T> class Growable {
  private:
   static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
 
-  /// The first `used` items of `items` in memory for n.
-  static constexpr T* copy_of(const T* items, std::size_t used, std::size_t n) {
+  /// The first `used` items in memory for n: moved there, where they are not plain.
+  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
     if constexpr (plain)
       if (!std::is_constant_evaluated())
         return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
     T* const made = new T[n]{};
-    for (std::size_t i = 0; i < used; ++i) made[i] = items[i];
+    for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
     return made;
-  }
-  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
-    if constexpr (plain) {
-      return copy_of(static_cast<const T*>(items), used, n);
-    } else {
-      T* const made = new T[n]{};
-      for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
-      return made;
-    }
   }
   [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
     T* const grown = copy_of(data_, size_, n);
@@ -946,6 +1158,25 @@ template <class T> class Growable {
   T* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/narrow.hpp
+
+#ifndef TESSERA_BASE_NARROW_HPP
+#define TESSERA_BASE_NARROW_HPP
+
+namespace tessera {
+
+/// An integer in a narrower type. `what` is what there are too many of where it does not fit: capacity.
+template <class To, class From> constexpr To narrow(From value, const char* what) {
+  const To made = static_cast<To>(value);
+  if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))
+    fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
+  return made;
+}
 
 }  // namespace tessera
 
@@ -1262,7 +1493,7 @@ class Graph {
   }
 
   constexpr int add(Node node, const std::int32_t* begin, int arity) {
-    node.arity = static_cast<std::uint16_t>(arity);
+    node.arity = narrow<std::uint16_t>(arity, "[graph] operands of one operation");
     const Words words = std::bit_cast<Words>(node.labels);
     const auto value = std::bit_cast<std::uint64_t>(node.value);
     std::uint64_t h = static_cast<std::uint64_t>(node.op) << 24 | static_cast<std::uint64_t>(node.dtype) << 16 |
@@ -1368,23 +1599,33 @@ struct ProgramSize {
     }
     return size;
   }
+  constexpr bool fits(const ProgramSize& room) const {
+    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
+           specs <= room.specs;
+  }
 };
 
-/// A traced program as a constant: arrays of exactly the right size.
-template <ProgramSize Size> struct FrozenProgram {
-  Node nodes[static_cast<std::size_t>(Size.nodes) + 1]{};
-  std::int32_t operands[static_cast<std::size_t>(Size.operands) + 1]{};
-  std::int32_t outputs[static_cast<std::size_t>(Size.outputs) + 1]{};
-  PartitionSpec specs[static_cast<std::size_t>(Size.specs) + 1]{};
-  int node_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int output_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
+/// A traced program as a constant: arrays with room for a program of this size. One that has no room leaves them empty,
+/// and says in `used` how much it takes.
+template <ProgramSize Room> struct FrozenProgram {
+  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
+  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
+  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
+  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  ProgramSize used{1, 0, 0, 0, 0};
+  int argument_count = 0;   ///< leaves of the arguments, used or not
+  bool simplified = false;  ///< what this was made from
 
   constexpr FrozenProgram() = default;
-  constexpr explicit FrozenProgram(const Module& module) {
-    for (int g = 0; g < Size.graphs; ++g) {
+  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
+      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified) {
+    if (!used.fits(Room)) return;
+    int node = 0, operand = 0, output = 0;
+    for (int g = 0; g < used.graphs; ++g) {
       const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
-      int node = node_begin[g], operand = operand_begin[g], output = output_begin[g];
       for (const Node& n : graph.nodes) nodes[node++] = n;
       for (std::int32_t id : graph.operands) operands[operand++] = id;
       for (std::int32_t id : graph.outputs) outputs[output++] = id;
@@ -1392,7 +1633,21 @@ template <ProgramSize Size> struct FrozenProgram {
       operand_begin[g + 1] = operand;
       output_begin[g + 1] = output;
     }
-    for (int s = 0; s < Size.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+  }
+  /// The same without the room that was not needed.
+  template <ProgramSize Larger>
+  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
+      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
+    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
+    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
+    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
+    for (int g = 0; g <= used.graphs; ++g) {
+      node_begin[g] = from.node_begin[g];
+      operand_begin[g] = from.operand_begin[g];
+      output_begin[g] = from.output_begin[g];
+    }
   }
 
   constexpr GraphView graph(int g) const {
@@ -1400,6 +1655,133 @@ template <ProgramSize Size> struct FrozenProgram {
             node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
   }
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/host_number.hpp
+
+#ifndef TESSERA_GRAPH_HOST_NUMBER_HPP
+#define TESSERA_GRAPH_HOST_NUMBER_HPP
+
+namespace tessera {
+
+/// A number that is known on the host: a size, a Dim, a Scalar. It is a double, and a 64-bit integer that is exact
+/// where it was made from one: doubles have no odd numbers above 2^53.
+class HostNumber {
+ public:
+  constexpr HostNumber() = default;
+  constexpr HostNumber(double number) : real_(number), integer_(truncated(number)) {}
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr HostNumber(T number) : real_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}
+
+  constexpr double real() const { return real_; }
+  constexpr std::int64_t integer() const { return integer_; }
+  /// As an element of a tensor.
+  template <class T> constexpr T as() const {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return static_cast<T>(integer_);
+    else
+      return static_cast<T>(real_);
+  }
+
+  friend constexpr bool operator==(const HostNumber& a, const HostNumber& b) {
+    return a.real_ == b.real_ && a.integer_ == b.integer_;
+  }
+
+ private:
+  double real_ = 0;
+  std::int64_t integer_ = 0;
+
+  /// Towards zero; 0 for NaN, and the nearest integer that there is beyond 64 bits.
+  static constexpr std::int64_t truncated(double number) {
+    if (!(number > -9223372036854775808.0)) return number != number ? 0 : INT64_MIN;
+    return number < 9223372036854775808.0 ? static_cast<std::int64_t>(number) : INT64_MAX;
+  }
+};
+
+constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
+  return hash_mix(hash_mix(hash, number.real()), static_cast<std::uint64_t>(number.integer()));
+}
+
+/// An integer constant. A node's value is a double: of an integer beyond 2^53 it holds all but the last 11 bits, which
+/// are attribute bytes.
+constexpr Node integer_node(std::int64_t number, DType dtype) {
+  constexpr std::int64_t exact = std::int64_t{1} << 53;
+  Node made{.op = Op::constant, .dtype = dtype, .value = static_cast<double>(number)};
+  if (number >= -exact && number <= exact) return made;
+  made.labels[0] = static_cast<std::int8_t>(number & 0x7f);
+  made.labels[1] = static_cast<std::int8_t>(number >> 7 & 0x0f);
+  made.value = static_cast<double>(number - (number & 0x7ff));
+  return made;
+}
+/// The number of a constant.
+constexpr HostNumber number_of(const Node& constant) {
+  const std::int64_t low = constant.labels[0] | constant.labels[1] << 7;
+  if (low == 0) return constant.value;
+  return static_cast<std::int64_t>(constant.value) + low;
+}
+
+/// What an operation makes of integers, exactly. Division rounds towards zero.
+enum class IntegerResult : std::uint8_t {
+  known,
+  too_large,  ///< for 64 bits
+  division_by_zero,
+  not_of_integers,  ///< an operation of real numbers
+};
+constexpr IntegerResult fold_integers(Op op, std::int64_t a, std::int64_t b, std::int64_t& out) {
+  const auto known = [&](std::int64_t result) {
+    out = result;
+    return IntegerResult::known;
+  };
+  const auto fits = [](bool exact) { return exact ? IntegerResult::known : IntegerResult::too_large; };
+  switch (op) {
+    case Op::add:
+      return fits(add_fits(a, b, out));
+    case Op::sub:
+      return fits(subtract_fits(a, b, out));
+    case Op::mul:
+      return fits(multiply_fits(a, b, out));
+    case Op::div:
+      if (b == 0) return IntegerResult::division_by_zero;
+      return b == -1 ? fits(subtract_fits(0, a, out)) : known(a / b);
+    case Op::neg:
+      return fits(subtract_fits(0, a, out));
+    case Op::abs:
+      return a < 0 ? fits(subtract_fits(0, a, out)) : known(a);
+    case Op::cast:
+      return known(a);
+    case Op::minimum:
+      return known(b < a ? b : a);
+    case Op::maximum:
+      return known(a < b ? b : a);
+    case Op::equal:
+      return known(a == b);
+    case Op::not_equal:
+      return known(a != b);
+    case Op::less:
+      return known(a < b);
+    case Op::less_equal:
+      return known(a <= b);
+    case Op::greater:
+      return known(a > b);
+    case Op::greater_equal:
+      return known(a >= b);
+    default:
+      return IntegerResult::not_of_integers;
+  }
+}
+
+/// Throws the error that a result of integers is.
+[[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
+                                       const Source& source = {}) {
+  const std::string at = source.text();
+  const bool by_zero = why == IntegerResult::division_by_zero;
+  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
+       name, "(", a, ", ", b, ")", at.empty() ? "" : " at ", at);
+}
 
 }  // namespace tessera
 
@@ -1462,6 +1844,9 @@ struct Digit {
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
+/// Most devices whose ids are listed to change an order that is not changed wheel by wheel.
+inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
+
 /// Most wheels an order of devices is kept in before it becomes a list.
 inline constexpr int max_digits = 12;
 using DigitList = InlineVector<Digit, max_digits>;
@@ -1475,7 +1860,8 @@ struct KeptIds {
   const KeptIds* next;
 };
 
-/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
+/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value. After the ids
+/// come the positions of 0, 1, ... count-1 in the list, -1 for one that it lacks.
 inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
   static const KeptIds* first = nullptr;  // shared among threads
   std::uint64_t hash = count;
@@ -1487,8 +1873,14 @@ inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) 
     while (i < count && kept->ids[i] == ids[i]) ++i;
     if (i == count) return kept->ids;
   }
-  auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
-  for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
+  auto* kept = new KeptIds{new std::int32_t[2 * count], count, hash, head};
+  for (std::size_t i = 0; i < count; ++i) {
+    kept->ids[i] = ids[i];
+    kept->ids[count + i] = -1;
+  }
+  for (std::size_t i = count; i-- > 0;)
+    if (const auto id = static_cast<std::size_t>(ids[i]); id < count)
+      kept->ids[count + id] = static_cast<std::int32_t>(i);
   const KeptIds* made = kept;
   while (!__atomic_compare_exchange(&first, &kept->next, &made, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
@@ -1524,7 +1916,8 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 ///
 /// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
 /// stands for 0, 1, 2, ... of whatever mesh it is given to.
-/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter.
+/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter, and for more
+/// than max_listed_devices where a transpose or a sort is no counter.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;
@@ -1586,6 +1979,7 @@ class DeviceOrder {
   constexpr std::int64_t position_of(std::int32_t id) const {
     std::int64_t position = 0;
     if (!is_counter()) {
+      if (many_ && id >= 0 && id < size_) return many_[size_ + id] < 0 ? size_ : many_[size_ + id];
       while (position < size_ && (*this)[position] != id) ++position;
       return position;
     }
@@ -1594,8 +1988,36 @@ class DeviceOrder {
     return position;
   }
 
+  /// The position of an id that stands at another position too; size() where all ids differ.
+  constexpr std::int64_t repeated() const {
+    if (is_counter()) return size_;  // a counter gives each id once
+    Growable<bool> seen(static_cast<std::size_t>(size_));
+    Growable<std::int32_t> outside;  // of 0 to size() - 1
+    for (std::int64_t i = 0; i < size_; ++i) {
+      const std::int32_t id = (*this)[i];
+      if (id < 0 || id >= size_) {
+        outside.push_back(id);
+        continue;
+      }
+      if (seen[static_cast<std::size_t>(id)]) return i;
+      seen[static_cast<std::size_t>(id)] = true;
+    }
+    sort(outside.data(), static_cast<std::int64_t>(outside.size()));
+    for (std::size_t i = 1; i < outside.size(); ++i)
+      if (outside[i] == outside[i - 1]) return position_of(outside[i]);
+    return size_;
+  }
+
   /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
   constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
+    bool moves = false;  // axes in their order, those of size 1 aside, are no transpose
+    int last = -1;
+    for (std::size_t i = 0; i < axes; ++i) {
+      if (sizes[order[i]] == 1) continue;
+      moves = moves || order[i] < last;
+      last = order[i];
+    }
+    if (!moves) return *this;
     if (is_counter()) {
       DigitList groups[max_digits + 1], all;
       bool fits = axes <= max_digits && detail::split_digits(digits_, sizes, axes, groups);
@@ -1629,6 +2051,7 @@ class DeviceOrder {
         if (append(groups[0], groups[1])) return of_digits(groups[0]);
       }
     }
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t begin = 0; begin < size_; begin += group) {
       for (std::int64_t i = begin; i < begin + group; ++i) ids[static_cast<std::size_t>(i)] = (*this)[i];
@@ -1705,7 +2128,13 @@ class DeviceOrder {
       sink(0, end);
     }
   }
+  constexpr void check_listed() const {
+    if (size_ > max_listed_devices)
+      fail(errc::capacity, "[mesh] device order: ", size_,
+           " ids in no order of a transposed array; ids are listed for ", max_listed_devices, " devices at most");
+  }
   template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t i = 0; i < size_; ++i) ids[static_cast<std::size_t>(i)] = id_at(i);
     return DeviceOrder(ids.data(), ids.size());
@@ -1730,10 +2159,15 @@ class DeviceOrder {
       block *= digit.size;
       minor_first.push_back(digit);
     }
-    for (const Digit& digit : minor_first) {  // each id once: a stride is what the narrower digits count
+    // Each id once: a stride is what the narrower digits count, and no two digits have the same.
+    for (std::size_t d = 0; d < minor_first.size(); ++d) {
+      const std::int32_t stride = minor_first[d].stride;
       std::int64_t narrower = 1;
-      for (const Digit& other : minor_first) narrower *= other.stride < digit.stride ? other.size : 1;
-      if (narrower != digit.stride) return false;
+      for (std::size_t o = 0; o < minor_first.size(); ++o) {
+        if (o != d && minor_first[o].stride == stride) return false;
+        if (minor_first[o].stride < stride) narrower *= minor_first[o].size;
+      }
+      if (narrower != stride) return false;
     }
     for (std::size_t d = minor_first.size(); d-- > 0;) digits_.push_back(minor_first[d]);
     for (std::int64_t i = 0; i < size_; ++i) {
@@ -1819,9 +2253,9 @@ class SubMesh;  // mesh/sub_mesh.hpp
 
 /// Devices arranged in a grid of axes. A mesh without axes is one device.
 ///
-/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise. A mesh is a plain value
-/// of a fixed size, however many devices it has. Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an
-/// order that is no permutation of the ids.
+/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise; a mesh without axes may
+/// be one device of another mesh, by its id. A mesh is a plain value of a fixed size, however many devices it has.
+/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
@@ -1877,7 +2311,7 @@ class Mesh {
     return order_.empty() ? static_cast<int>(position) : order_[position];
   }
   constexpr Coordinates coordinates_of(int device) const {
-    if (device < 0 || device >= size_)
+    if (axes_.empty() && !order_.empty() ? device != order_[0] : device < 0 || device >= size_)
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
     std::int64_t position = order_.empty() ? device : order_.position_of(device);
     Coordinates coordinates(axes_.size(), 0);
@@ -1941,23 +2375,12 @@ class Mesh {
     if (order_.empty()) return;
     if (order_.size() != size_)
       fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
-    if (!order_.is_counter()) {  // a counter gives each id once
-      Growable<bool> seen(static_cast<std::size_t>(size_));
-      std::int64_t outside = size_;
-      for (std::int64_t i = 0; i < size_; ++i) {
-        const std::int32_t device = order_[i];
-        bool twice = false;
-        if (device >= 0 && device < size_) {
-          twice = seen[static_cast<std::size_t>(device)];
-          seen[static_cast<std::size_t>(device)] = true;
-        } else {
-          twice = order_.position_of(device) < i;
-          outside = i;
-        }
-        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
-      }
-      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
-    }
+    if (const std::int64_t repeated = order_.repeated(); repeated < size_)
+      fail(errc::mesh_devices, "[mesh] device ids differ: ", order_[repeated], " is given twice");
+    const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
+    for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
+      if (order_[i] < 0 || order_[i] >= ids)
+        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[i]);
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
@@ -2108,6 +2531,24 @@ constexpr Sharding replicated(int rank) {
   return sharding;
 }
 
+/// The same placement without what splits nothing: axes of size 1. Two shardings on one mesh mean the same where these
+/// are equal. Plans are made of them, tensors keep what was written.
+constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
+  unsigned ones = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) ones |= mesh.axis_size(axis) == 1 ? 1u << axis : 0u;
+  if ((sharding.used_axes() & ones) == 0) return sharding;
+  Sharding made = sharding;
+  made.unreduced = static_cast<std::uint16_t>(made.unreduced & ~ones);
+  if (made.unreduced == 0) made.reduction = Reduction::sum;
+  for (int dim = 0; dim < made.rank; ++dim) {
+    made.dims[dim].clear();
+    for (std::uint8_t axis : sharding.dims[dim])
+      if ((ones >> axis & 1) == 0) made.dims[dim].push_back(axis);
+    if (made.dims[dim].empty()) made.priority[dim] = 0;
+  }
+  return made;
+}
+
 namespace detail {
 [[noreturn]] inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec, const Mesh& mesh,
                                    int rank) {
@@ -2206,7 +2647,7 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
     const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
     const std::int64_t begin = index * chunk;
     box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+    box.end[dim] = box.begin[dim] + (chunk < shape[dim] - box.begin[dim] ? chunk : shape[dim] - box.begin[dim]);
   }
   return box;
 }
@@ -2378,23 +2819,28 @@ struct FactorRule {
 struct ShapeContext {
   GraphView graph;
   int id = 0;
-  const Shape* shapes = nullptr;     ///< by node
-  const double* numbers = nullptr;   ///< by node, for host scalars
-  const Shape* arguments = nullptr;  ///< by argument index
+  const Shape* shapes = nullptr;        ///< by node
+  const HostNumber* numbers = nullptr;  ///< by node, for host scalars
+  const Shape* arguments = nullptr;     ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
-  constexpr std::int64_t number(int i) const { return static_cast<std::int64_t>(numbers[graph.operand(id, i)]); }
+  constexpr std::int64_t number(int i) const { return numbers[graph.operand(id, i)].integer(); }
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+/// Whether the sharding rule of a node has a reduction, so that its result can be partial.
+using PartialRule = bool (*)(const GraphView&, int id);
 /// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
 
 inline constexpr std::int8_t any_arity = -1;
+
+/// Whether an operand is in a set of the first eight of them, bit i for operand i.
+constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 && (set >> operand & 1) != 0; }
 
 /// All that is known of one operation. Passes ask the row and never switch over operations.
 struct OpRow {
@@ -2404,6 +2850,7 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
+  PartialRule partial = nullptr;             ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;               ///< null: moves no rows
   GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
@@ -2418,21 +2865,37 @@ struct OpRow {
 constexpr const OpRow& row_of(Op op);
 constexpr GradientRule gradient_of(Op op);
 
+constexpr bool always_partial(const GraphView&, int) { return true; }
+constexpr bool can_be_partial(const GraphView& graph, int id) {
+  const PartialRule partial = row_of(graph[id].op).partial;
+  return partial != nullptr && partial(graph, id);
+}
+/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
+/// the others false.
+constexpr Reduction combined_by(Op op, DType dtype) {
+  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+}
+
 /// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
 /// as a uniform.
 constexpr bool is_host_source(Op op) {
   return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
 }
 
-/// Marks the host scalars of a graph.
+/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);
+    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
     if (is && !is_host_source(node.op))
-      for (int i = 0; i < node.arity; ++i) is = is && host[static_cast<std::size_t>(graph.operand(id, i))];
-    host[static_cast<std::size_t>(id)] = is;
+      for (int i = 0; i < node.arity; ++i) {
+        const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
+        is = is && own != 0;
+        if (own > mark) mark = own;
+      }
+    host[static_cast<std::size_t>(id)] = is ? mark : 0;
   }
   return host;
 }
@@ -2450,10 +2913,12 @@ namespace tessera {
 
 namespace detail {
 
-inline std::string number_text(double value) {
+inline std::string number_text(const Node& constant) {
+  const HostNumber number = number_of(constant);
   char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
+  std::snprintf(text, sizeof text, "%.9g", number.real());
+  const bool exact = !is_floating(constant.dtype) && HostNumber(constant.value) == number;
+  return exact || is_floating(constant.dtype) ? text : std::to_string(number.integer());
 }
 inline char label_name(int label) { return static_cast<char>('a' + label); }
 
@@ -2502,7 +2967,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
   const Node& node = graph[id];
   switch (row_of(node.op).kind) {
     case OpKind::source:
-      if (node.op == Op::constant) return number_text(node.value);
+      if (node.op == Op::constant) return number_text(node);
       if (node.op == Op::extent) return std::to_string(dim_of(node));
       if (node.op == Op::axis_size) return std::string(axis_of(node).view());
       return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
@@ -2540,10 +3005,11 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::constraint:
       return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
     case OpKind::control: {
-      if (node.op == Op::project) return std::to_string(dim_of(node));
+      if (node.op == Op::project) return std::to_string(output_of(node));
       const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked},
-                         " stacked", repeat.reverse ? ", last to first" : "");
+      return concat_text("graph ", node.index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                         repeat.counted ? ", counted by its last operand" : "",
+                         repeat.reverse ? ", last to first" : "");
     }
     default:
       return {};
@@ -2576,7 +3042,7 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
     if (operand < 0)
       text += '-';
     else if (graph[operand].op == Op::constant)
-      text += detail::number_text(graph[operand].value);
+      text += detail::number_text(graph[operand]);
     else
       text += concat_text("%", operand);
   }
@@ -2597,7 +3063,7 @@ inline std::string text_of(const ProgramView& program) {
     for (int k = 0; k < graph.output_count; ++k) {
       const int id = graph.outputs[k];
       text += k == 0 ? " " : ", ";
-      text += graph[id].op == Op::constant ? detail::number_text(graph[id].value) : concat_text("%", id);
+      text += graph[id].op == Op::constant ? detail::number_text(graph[id]) : concat_text("%", id);
     }
     text += '\n';
   }
@@ -2631,6 +3097,71 @@ inline std::string dot_of(const ProgramView& program) {
   }
   return text + "}\n";
 }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/intrusive_ptr.hpp
+
+#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
+#define TESSERA_BASE_INTRUSIVE_PTR_HPP
+
+namespace tessera {
+
+/// Base of shared run-time objects. The virtual destructor lets handles live in headers that know no storage.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  virtual ~RefCounted() = default;
+
+  // The operations of the compilers: <atomic> would cost each unit a tenth of a second.
+  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
+  void release() noexcept {
+    // The last owner need not count down: nobody is left to add a reference.
+    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
+  }
+  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
+
+ private:
+  int count_ = 0;
+};
+
+/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
+template <class T> class IntrusivePtr {
+ public:
+  constexpr IntrusivePtr() = default;
+  explicit IntrusivePtr(T* object) : object_(object) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Takes over a reference to a class derived from T.
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
+  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  constexpr ~IntrusivePtr() {
+    if (object_) object_->release();
+  }
+
+  constexpr T* get() const { return object_; }
+  /// The object, with the reference to it: the pointer is null then.
+  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  constexpr explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
 
 }  // namespace tessera
 
@@ -2726,6 +3257,7 @@ struct Value {
     return make({.op = Op::constant, .dtype = type, .value = value}, {});
   }
   constexpr Value number(double value) const { return number(value, dtype()); }
+  constexpr Value integer(std::int64_t value, DType type) const { return make(integer_node(value, type), {}); }
   constexpr bool is_number(double value) const {
     const Node& own = node();
     return own.op == Op::constant && own.value == value;
@@ -2734,6 +3266,12 @@ struct Value {
 };
 
 namespace build {
+
+/// The dims along which x extends, as bits of the dims of a value of the given rank that x is broadcast to.
+constexpr unsigned extending_dims(const Node& x, int rank) {
+  const unsigned own = ~unsigned{x.unit} & ((1u << x.rank) - 1);
+  return rank >= x.rank ? own << (rank - x.rank) : own >> (x.rank - rank);
+}
 
 /// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
@@ -2759,13 +3297,41 @@ constexpr Value binary(Op op, Value x, Value y) {
 constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
-  if (from.op == Op::constant) return x.number(from.value, type);
+  if (from.op == Op::constant)
+    return x.make({.op = Op::constant, .dtype = type, .labels = from.labels, .value = from.value}, {});
   // Back to where it came from: nothing was lost on the way.
   if (from.op == Op::cast && type == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-/// The same for a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const std::string at = source.text();
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  const std::string at = source.text();
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+/// A number in another type, which keeps the rule: a constant now, another when its value is known.
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.op == Op::constant) {
+    check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(rule);
+  return x.make({.op = Op::cast, .dtype = type, .labels = labels}, &x.id, 1);
+}
+/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
 constexpr Value uncast(Value x, DType type) {
   if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
@@ -2781,10 +3347,9 @@ constexpr Value select(Value condition, Value yes, Value no) {
 
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
-  if (dims == 0) return x;
-  // Sums of bf16 are f32 until they are whole, partial ones too.
-  if (op == Op::sum && x.dtype() == DType::bf16)
-    return cast(reduce(op, cast(x, computed_as(x.dtype())), dims, keep), x.dtype());
+  if (dims == 0) return op == Op::sum ? cast(x, sum_type(x.dtype())) : x;
+  if (op == Op::sum && x.dtype() != summed_as(x.dtype()))
+    return cast(reduce(op, cast(x, summed_as(x.dtype())), dims, keep), sum_type(x.dtype()));
   Node made{.op = op, .dtype = x.dtype()};
   for (int d = 0; d < x.rank(); ++d) {
     const bool reduced = (dims >> d & 1) != 0;
@@ -2902,11 +3467,10 @@ constexpr Value broadcast(Value x, Value like) {
 
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
 constexpr Value sum_to(Value x, Value like) {
-  const int missing = x.rank() - like.rank();
-  unsigned lead = 0, units = 0;
-  for (int d = 0; d < missing; ++d) lead |= 1u << d;
-  for (int d = 0; d < like.rank(); ++d)
-    if (like.is_unit(d) && d + missing >= 0 && !x.is_unit(d + missing)) units |= 1u << (d + missing);
+  const Node &from = x.node(), &to = like.node();
+  const int missing = from.rank - to.rank;
+  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
+  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
   if (missing > 0) {
     x = reduce(Op::sum, x, lead, false);
     units >>= missing;
@@ -2942,9 +3506,12 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   return x.make(made, {x.id, start.id, extent.id});
 }
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make(
-      {.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
-      {repeat.id});
+  return repeat.make({.op = Op::project,
+                      .dtype = type.dtype,
+                      .rank = type.rank,
+                      .unit = type.unit,
+                      .value = static_cast<double>(output)},
+                     {repeat.id});
 }
 
 }  // namespace build
@@ -2979,6 +3546,783 @@ constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
 
 #endif
 
+// ---- tessera/graph/host.hpp
+
+#ifndef TESSERA_GRAPH_HOST_HPP
+#define TESSERA_GRAPH_HOST_HPP
+
+namespace tessera {
+
+/// A size that is known when a program is planned, such as a number of heads: a field of a model, or the extent of a
+/// dim inside a traced function. Changing it plans the program anew.
+class Dim {
+ public:
+  constexpr Dim() = default;
+  constexpr Dim(std::int64_t value) : value_(value) {}
+  constexpr explicit Dim(Value placeholder) : placeholder_(placeholder) {}
+
+  /// The number; 0 inside a trace, where it is not known.
+  constexpr std::int64_t value() const { return value_; }
+  constexpr HostNumber number() const { return value_; }
+  constexpr const Value& placeholder() const { return placeholder_; }
+  constexpr bool traced() const { return placeholder_.module != nullptr; }
+
+ private:
+  std::int64_t value_ = 0;
+  Value placeholder_{};
+};
+
+/// A number that is known when a program runs, such as a learning rate: changing it costs nothing.
+class Scalar {
+ public:
+  constexpr Scalar() = default;
+  constexpr Scalar(double value) : value_(value) {}
+  /// Of an integer, which stays exact where integers are read: a key of random numbers.
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr Scalar(T value) : value_(value) {}
+  constexpr explicit Scalar(const HostNumber& value) : value_(value) {}
+  constexpr explicit Scalar(Value placeholder) : placeholder_(placeholder) {}
+
+  constexpr double value() const { return value_.real(); }
+  constexpr const HostNumber& number() const { return value_; }
+  constexpr const Value& placeholder() const { return placeholder_; }
+  constexpr bool traced() const { return placeholder_.module != nullptr; }
+
+ private:
+  HostNumber value_{};
+  Value placeholder_{};
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/operand.hpp
+
+#ifndef TESSERA_GRAPH_OPERAND_HPP
+#define TESSERA_GRAPH_OPERAND_HPP
+
+namespace tessera {
+
+// The three kinds of tensor operand: a placeholder of a trace (Sym), a tensor (ShardedTensor), an expression (Expr).
+struct SymTag {};
+struct TensorTag {};
+struct ExprTag {};
+/// A placeholder inside a shard_map: what one device of many holds.
+struct LocalTag : SymTag {};
+
+template <class T>
+concept SymOperand = std::is_base_of_v<SymTag, T>;
+template <class T>
+concept StoredOperand = std::is_base_of_v<TensorTag, T>;
+template <class T>
+concept ExprOperand = std::is_base_of_v<ExprTag, T>;
+
+template <class T>
+concept LocalOperand = std::is_base_of_v<LocalTag, T>;
+
+/// What has a static element type and rank.
+template <class T>
+concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
+
+/// A number: literal, Dim or Scalar. It has no width of its own: see promote.
+template <class T>
+concept NumberOperand = std::is_arithmetic_v<T> || std::same_as<T, Dim> || std::same_as<T, Scalar>;
+
+template <class T>
+concept Operand = TensorOperand<T> || NumberOperand<T>;
+
+/// Element type and rank of a result, known at compile time. A number has the type `Number` of its kind, and rank 0.
+template <NumberKind Kind> struct Number {};
+template <class T> inline constexpr bool is_number_v = false;
+template <NumberKind Kind> inline constexpr bool is_number_v<Number<Kind>> = true;
+
+template <class T, int Rank> struct Typed {
+  using type = T;
+  static constexpr int rank = Rank;
+};
+
+namespace detail {
+template <class T> struct TypedOf {
+  using result = Typed<typename T::element, T::rank>;
+};
+template <NumberOperand T> struct TypedOf<T> {
+  static constexpr bool whole = std::is_integral_v<T> || std::same_as<T, Dim>;
+  using result = Typed<Number<whole ? NumberKind::integer : NumberKind::floating>, 0>;
+};
+template <> struct TypedOf<bool> {
+  using result = Typed<bool, 0>;
+};
+}  // namespace detail
+template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
+
+/// Catches the user's line in an operator call, which has no room for a default argument.
+template <class T> struct At {
+  const T& value;
+  Source source;
+  constexpr At(const T& v, std::source_location at = std::source_location::current())
+      : value(v), source(Source::from(at)) {}
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/expr.hpp
+
+#ifndef TESSERA_GRAPH_EXPR_HPP
+#define TESSERA_GRAPH_EXPR_HPP
+
+namespace tessera {
+
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
+
+struct AddTag;
+struct SubTag;
+struct MulTag;
+struct DivTag;
+struct NegTag;
+struct LessTag;
+struct LessEqualTag;
+struct GreaterTag;
+struct GreaterEqualTag;
+
+/// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
+/// There is no ==: equality of elements is ts::equal.
+template <class Self> struct Operators {
+  /// A traced function has no values yet that an `if` could ask for.
+  constexpr explicit operator bool() const {
+    static_assert(std::is_void_v<Self>,
+                  "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
+                  "use ts::select(condition, yes, no), and ts::logical_not for !");
+    return false;
+  }
+  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
+    return call<AddTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
+    return call<AddTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
+    return call<SubTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
+    return call<SubTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
+    return call<MulTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
+    return call<MulTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
+    return call<DivTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
+    return call<DivTag>(a.source, b, a.value);
+  }
+  friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
+  // Of the built-in ones, which take a bool, the overloads that take the result would be said to be wrong first.
+  template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
+    return call<LessTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
+    return call<LessEqualTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
+    return call<GreaterTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
+    return call<GreaterEqualTag>(a.source, a.value, b);
+  }
+};
+
+/// A tensor that a traced function computes: a thin handle of a node.
+template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
+  using element = T;
+  static constexpr int rank = Rank;
+  Value value{};
+
+  constexpr Sym() = default;
+  constexpr explicit Sym(Value v) : value(v) {}
+};
+
+namespace detail {
+/// Operands of an expression, held by value: an expression returned from a function never dangles.
+template <class... Ts> struct Pack {};
+template <class T, class... Rest> struct Pack<T, Rest...> {
+  T head;
+  Pack<Rest...> tail;
+};
+
+template <class T> struct NodeCount {
+  static constexpr int value = 1;
+};
+}  // namespace detail
+
+/// An operation that has not run yet. Assigned to a tensor, or given to eval, it is fused, planned and run.
+template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
+  using tag = Tag;
+  using result = typename Tag::template result<typed_of<Operands>...>;
+  using element = typename result::type;
+  static constexpr int rank = result::rank;
+
+  detail::Pack<Operands...> operands;
+  Source source{};
+
+  constexpr explicit Expr(Source at, const Operands&... list) : operands{pack(list...)}, source(at) {}
+
+ private:
+  template <class First, class... Rest>
+  static constexpr detail::Pack<First, Rest...> pack(const First& first, const Rest&... rest) {
+    if constexpr (sizeof...(Rest) == 0)
+      return {first, {}};
+    else
+      return {first, pack(rest...)};
+  }
+};
+
+template <class T, int Rank> class ShardedTensor;
+
+namespace detail {
+template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
+  static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
+};
+
+/// Operands of these ranks, of which some hold a value for each layer of a Stack: one dim more than their type says.
+template <std::size_t N> constexpr void check_layers(const Value (&operands)[N], const int (&ranks)[N]) {
+  int rank = -1;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (operands[i].rank() == 0) continue;
+    if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
+      fail(errc::structure,
+           "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
+           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+    rank = ranks[i];
+  }
+}
+
+/// How an operation becomes a node: its operands are brought to the element types that it takes, where its tag says how
+/// (`convert`), and then it is emitted.
+template <class E> struct Emission;
+template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> {
+  template <class... Values> static constexpr void convert(Values&... values) {
+    if constexpr (requires { Tag::template convert<typed_of<Operands>...>(values...); })
+      Tag::template convert<typed_of<Operands>...>(values...);
+  }
+  template <class... Values> static constexpr Value emit(Value context, Values... values) {
+    if constexpr (sizeof...(values) > 0)
+      if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
+    convert(values...);
+    return Tag::emit(context, values...);
+  }
+};
+
+/// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
+template <class T, int Rank> struct Evaluate {
+  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
+};
+}  // namespace detail
+
+/// Storage behind a tensor, as the run time knows it.
+class TensorStorage;
+
+/// A tensor of static element type and rank, laid out over a mesh: an immutable value that shares its shards with its
+/// copies. Inside a trace it is a placeholder, which is why a model of tensors can be traced.
+template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
+ public:
+  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
+  static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
+  using element = T;
+  static constexpr int rank = Rank;
+
+  constexpr ShardedTensor() = default;
+  constexpr explicit ShardedTensor(Value placeholder) : placeholder_(placeholder) {}
+  explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
+
+  /// The value of a trace, kept as a field of a model.
+  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
+    if constexpr (LocalOperand<S>)
+      placeholder_ = sym.kept();
+    else
+      placeholder_ = sym.value;
+    static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
+    static_assert(std::is_same_v<typename S::element, T>,
+                  "tessera: this value has another element type than the tensor it is assigned to; cast it");
+  }
+  /// Runs the expression; inside a trace, records it.
+  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
+    static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
+    static_assert(std::is_same_v<typename E::element, T>,
+                  "tessera: this expression has another element type than the tensor it is assigned to; cast it");
+    // Traces run in the compiler alone, so none of their code is generated.
+    if (std::is_constant_evaluated())
+      placeholder_ = lower(trace_of(expression), expression);
+    else
+      *this = detail::Evaluate<T, Rank>::run(expression);
+  }
+
+  constexpr const Value& placeholder() const { return placeholder_; }
+  constexpr bool traced() const { return placeholder_.module != nullptr; }
+  constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
+  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
+
+ private:
+  IntrusivePtr<RefCounted> storage_;
+  Value placeholder_{};
+};
+
+/// The trace that an operand belongs to; a null module outside of any.
+template <Operand X> constexpr Value trace_of(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x.value;
+  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
+    return x.placeholder();
+  else if constexpr (ExprOperand<X>)
+    return trace_of(x.operands);
+  else
+    return {};
+}
+template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
+  const Value own = trace_of(pack.head);
+  if constexpr (sizeof...(Rest) == 0)
+    return own;
+  else
+    return own.module != nullptr ? own : trace_of(pack.tail);
+}
+
+/// The node of an operand in the trace that `context` belongs to.
+template <Operand X> constexpr Value lower(Value context, const X& x) {
+  if constexpr (SymOperand<X>) {
+    return x.value.at(context.source);
+  } else if constexpr (StoredOperand<X>) {
+    if (!x.traced())
+      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
+                              "pass it as an argument");
+    if (x.placeholder().graph < 0)
+      fail(errc::unsupported,
+           "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
+           "makes it one");
+    return x.placeholder().at(context.source);
+  } else if constexpr (std::same_as<X, Dim>) {
+    return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
+  } else if constexpr (std::same_as<X, Scalar>) {
+    return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
+  } else if constexpr (std::is_integral_v<X>) {
+    return context.integer(static_cast<std::int64_t>(x), DType::f64);
+  } else if constexpr (std::is_arithmetic_v<X>) {
+    return context.number(static_cast<double>(x), DType::f64);
+  } else {
+    return lower_call<X>(context.at(x.source), x.operands);
+  }
+}
+template <class E, class... Ts, class... Done>
+constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
+  if constexpr (sizeof...(Ts) == 0)
+    return detail::Emission<E>::emit(context, done...);
+  else
+    return lower_call<E>(context, pack.tail, done..., lower(context, pack.head));
+}
+
+namespace detail {
+/// An operation on values inside a shard_map. Defined where these are.
+template <class Tag, class... Operands> struct LocalCall;
+}  // namespace detail
+
+/// Most operations an expression of stored tensors may hold, counted as often as they are written.
+inline constexpr int max_expression_nodes = 64;
+
+/// An operation on operands: a node when one of them is traced, an expression otherwise. `Tag` names the operation, its
+/// static attributes, its result type and how it is emitted.
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
+  using Result = typename Tag::template result<typed_of<Operands>...>;
+  if constexpr ((LocalOperand<Operands> || ...)) {
+    return detail::LocalCall<Tag, Operands...>::make(source, operands...);
+  } else if constexpr ((SymOperand<Operands> || ...)) {
+    Value context{};
+    ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
+    context.source = source;
+    return Sym<typename Result::type, Result::rank>(
+        detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
+  } else {
+    using E = Expr<Tag, Operands...>;
+    static_assert(detail::NodeCount<E>::value <= max_expression_nodes,
+                  "tessera: this expression has grown too large to be a type; trace it with ts::compile");
+    return E(source, operands...);
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/model.hpp
+
+#ifndef TESSERA_GRAPH_MODEL_HPP
+#define TESSERA_GRAPH_MODEL_HPP
+
+namespace tessera {
+
+template <class Block> class Stack;
+struct Key;
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_leaf_v =
+    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <class T> inline constexpr bool is_stack_v = false;
+template <class Block> inline constexpr bool is_stack_v<Stack<Block>> = true;
+template <class T> inline constexpr bool is_tuple_v = false;
+template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
+template <class First, class Second> inline constexpr bool is_tuple_v<std::pair<First, Second>> = true;
+template <class T> inline constexpr bool is_array_v = false;
+template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
+
+struct AnyField {
+  template <class T> operator T() const;
+};
+/// Converts to the base classes of a struct alone.
+template <class Struct> struct AnyBase {
+  template <class Base>
+    requires(std::is_base_of_v<Base, Struct> && !std::is_same_v<Base, Struct>)
+  operator Base() const;
+};
+template <class T, class... Fields> constexpr int field_count() {
+  if constexpr (requires { T{Fields{}..., AnyField{}}; })
+    return field_count<T, Fields..., AnyField>();
+  else
+    return static_cast<int>(sizeof...(Fields));
+}
+
+/// Whether element i is an array: nested braces fill several places of the list at once, of a class only one.
+template <class T, std::size_t... Before, std::size_t... After>
+constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
+  return requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}};
+  } && !requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...};
+  };
+}
+template <class T> constexpr bool has_array() {
+  constexpr auto count = static_cast<std::size_t>(field_count<T>());
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (has_array_at<T>(std::make_index_sequence<I>(), std::make_index_sequence<count - 1 - I>()) || ...);
+  }(std::make_index_sequence<count>());
+}
+
+inline constexpr int max_fields = 16;
+
+/// Why a type can't be a part of a model.
+enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields };
+
+/// Of T itself, whatever its fields are.
+template <class T> constexpr ModelFault own_fault() {
+  if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
+    return ModelFault::constant;
+  else if constexpr (is_leaf_v<T> || is_stack_v<T> || is_tuple_v<T> || is_array_v<T>)
+    return ModelFault::none;
+  else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+    return ModelFault::number;
+  else if constexpr (std::is_same_v<T, Key>)
+    return ModelFault::key;
+  else if constexpr (std::is_array_v<T>)
+    return ModelFault::array;
+  else if constexpr (std::is_pointer_v<T> || (!std::is_aggregate_v<T> && requires(const T& x) { x.operator->(); }))
+    return ModelFault::pointer;
+  else if constexpr (!std::is_aggregate_v<T> && requires { typename T::value_type; })
+    return ModelFault::container;
+  else if constexpr (std::is_empty_v<T> && std::is_default_constructible_v<T>)
+    return ModelFault::none;
+  else if constexpr (!std::is_class_v<T> || !std::is_aggregate_v<T> || requires { T{AnyBase<T>{}}; })
+    return ModelFault::not_plain;
+  else if constexpr (!std::is_default_constructible_v<T>)
+    return ModelFault::constant;
+  else if constexpr (field_count<T>() > max_fields)
+    return ModelFault::too_many_fields;
+  else if constexpr (has_array<T>())
+    return ModelFault::array;
+  else
+    return ModelFault::none;
+}
+
+/// Says what is wrong with T, once. Nothing is read from it: clang takes no constant from a class that has failed.
+template <class T> struct ExplainPart {
+  static constexpr ModelFault fault = own_fault<T>();
+  static_assert(fault != ModelFault::number,
+                "tessera: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a "
+                "ts::Scalar otherwise; a number that never changes can be a template parameter");
+  static_assert(fault != ModelFault::key,
+                "tessera: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar, "
+                "such as the number of the step, and use it as the key of ts::dropout");
+  static_assert(fault != ModelFault::container,
+                "tessera: a model can't hold this container or string; use std::array for a fixed number of parts and "
+                "ts::Stack for layers of one kind");
+  static_assert(fault != ModelFault::pointer,
+                "tessera: a model holds its parts by value; use a field instead of a pointer or an optional");
+  static_assert(fault != ModelFault::not_plain,
+                "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
+                "constructors, private fields, virtual functions and base classes; write a function that makes it "
+                "instead of a constructor, and a field instead of a base class");
+  static_assert(fault != ModelFault::constant, "tessera: the fields of a model are neither references nor const");
+  static_assert(fault != ModelFault::array, "tessera: an array in a model is a std::array, not a built-in array");
+  static_assert(fault != ModelFault::too_many_fields,
+                "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+};
+
+/// Returns f(fields...) of a plain struct.
+template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
+  constexpr int n = field_count<std::remove_const_t<T>>();
+  // clang-format off
+  if constexpr (n == 1) { auto& [a] = object; return f(a); }
+  else if constexpr (n == 2) { auto& [a, b] = object; return f(a, b); }
+  else if constexpr (n == 3) { auto& [a, b, c] = object; return f(a, b, c); }
+  else if constexpr (n == 4) { auto& [a, b, c, d] = object; return f(a, b, c, d); }
+  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; return f(a, b, c, d, e); }
+  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; return f(a, b, c, d, e, g); }
+  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; return f(a, b, c, d, e, g, h); }
+  else if constexpr (n == 8) { auto& [a, b, c, d, e, g, h, i] = object; return f(a, b, c, d, e, g, h, i); }
+  else if constexpr (n == 9) { auto& [a, b, c, d, e, g, h, i, j] = object; return f(a, b, c, d, e, g, h, i, j); }
+  else if constexpr (n == 10) {
+    auto& [a, b, c, d, e, g, h, i, j, k] = object;
+    return f(a, b, c, d, e, g, h, i, j, k);
+  } else if constexpr (n == 11) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l);
+  } else if constexpr (n == 12) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m);
+  } else if constexpr (n == 13) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o);
+  } else if constexpr (n == 14) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p);
+  } else if constexpr (n == 15) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q);
+  } else if constexpr (n == 16) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r);
+  }
+  // clang-format on
+}
+
+/// Calls f(field) for every field of a plain struct.
+template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
+  with_fields(object, [&](auto&... fields) { (f(fields), ...); });
+}
+
+template <class... Ts> struct TypeList {};
+
+template <class T> struct PartsOf {
+  static auto list() {
+    if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
+      return TypeList<>{};
+    else
+      return decltype(with_fields(std::declval<T&>(), [](auto&... fields) {
+        return TypeList<std::remove_reference_t<decltype(fields)>...>{};
+      })){};
+  }
+  using type = decltype(list());
+};
+template <class Block> struct PartsOf<Stack<Block>> {
+  using type = TypeList<Block>;
+};
+template <class... Ts> struct PartsOf<std::tuple<Ts...>> {
+  using type = TypeList<Ts...>;
+};
+template <class First, class Second> struct PartsOf<std::pair<First, Second>> {
+  using type = TypeList<First, Second>;
+};
+template <class T, std::size_t Size> struct PartsOf<std::array<T, Size>> {
+  using type = TypeList<T>;
+};
+
+template <class T> struct FaultyPart;
+template <class List> struct FirstFaulty {
+  using type = void;
+};
+template <class First, class... Rest>
+struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyPart<First>::type>,
+                                                                  FirstFaulty<TypeList<Rest...>>, FaultyPart<First>> {};
+/// The first type in T, T itself included, that can't be part of a model; void where there is none.
+template <class T>
+struct FaultyPart : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename PartsOf<T>::type>,
+                                       std::type_identity<T>> {};
+
+}  // namespace detail
+
+/// What a traced function is given and returns: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
+/// ts::Stack or plain struct of these. A plain struct has no constructor, no private field, no virtual function and no
+/// base class: its fields are all that it is.
+template <class T>
+concept Model = std::is_void_v<typename detail::FaultyPart<T>::type>;
+
+namespace detail {
+/// Says why a T is no Model, if it is none.
+template <class T> constexpr auto explain_model() {
+  if constexpr (!Model<T>) (void)sizeof(ExplainPart<typename FaultyPart<T>::type>);
+}
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/tree.hpp
+
+#ifndef TESSERA_GRAPH_TREE_HPP
+#define TESSERA_GRAPH_TREE_HPP
+
+namespace tessera {
+
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
+
+namespace detail {
+/// What the block of a Stack holds. Without tensors nothing that a program takes says how many layers there are: a
+/// Stack of it has a Dim for that as its first leaf.
+struct BlockLeaves {
+  bool tensor = false, stack = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
+  constexpr void enter_stack(const auto&) { stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Block> static constexpr BlockLeaves of() {
+    BlockLeaves found;
+    if constexpr (!Operand<Block>) {
+      Block block{};
+      for_each_leaf(block, found);
+    }
+    return found;
+  }
+};
+template <class Block>
+inline constexpr bool counts_layers_v = [] {
+  const BlockLeaves found = BlockLeaves::of<Block>();
+  return !found.tensor && !found.stack;
+}();
+}  // namespace detail
+
+/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
+/// one repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
+template <class Block> class Stack {
+ public:
+  using block = Block;
+
+  constexpr Stack() = default;
+  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  /// Makes layer i with make(i).
+  template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
+    layers_.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
+  }
+
+  constexpr int size() const { return static_cast<int>(layers_.size()); }
+  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr std::vector<Block>& layers() { return layers_; }
+  constexpr const std::vector<Block>& layers() const { return layers_; }
+
+  /// x through every layer: layer(x, extra...) for each. A layer returns a tensor of the dtype, rank and shape of what
+  /// it is given, in any layout.
+  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+
+  /// The number of layers as a leaf: of a traced Stack, the placeholder for it.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
+
+ private:
+  std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
+};
+
+/// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
+/// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
+/// with enter_layer(i) before each. The number of layers is a leaf where no tensor of theirs says it.
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
+  using U = std::remove_const_t<T>;
+  if constexpr (detail::is_leaf_v<U>) {
+    visitor.leaf(object);
+  } else if constexpr (detail::is_stack_v<U>) {
+    if constexpr (detail::counts_layers_v<typename U::block>) {
+      Dim count = object.count();
+      visitor.leaf(count);
+      if constexpr (!std::is_const_v<T>) object.set_count(count);
+    }
+    visitor.enter_stack(object);
+    for (int i = 0; i < object.size(); ++i) {
+      visitor.enter_layer(i);
+      for_each_leaf(object[i], visitor);
+    }
+    visitor.leave_stack();
+  } else if constexpr (detail::is_tuple_v<U>) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (for_each_leaf(std::get<I>(object), visitor), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>());
+  } else if constexpr (detail::is_array_v<U>) {
+    for (auto& item : object) for_each_leaf(item, visitor);
+  } else {
+    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
+      (void)sizeof(detail::ExplainPart<U>);
+    else if constexpr (!std::is_empty_v<U>)
+      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/settle.hpp
+
+#ifndef TESSERA_GRAPH_SETTLE_HPP
+#define TESSERA_GRAPH_SETTLE_HPP
+
+namespace tessera::detail {
+
+/// A tensor inside a trace as a value of it: an expression is recorded, a field of a model is its placeholder.
+template <TensorOperand X> constexpr auto as_sym(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x;
+  else
+    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
+}
+
+/// Expressions over placeholders become part of the trace.
+template <class R> constexpr auto settle(const R& result) {
+  if constexpr (ExprOperand<R>) {
+    return as_sym(result);
+  } else if constexpr (is_tuple_v<R>) {
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
+  } else {
+    return result;
+  }
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/simplify.hpp
 
 #ifndef TESSERA_GRAPH_SIMPLIFY_HPP
@@ -2989,16 +4333,14 @@ namespace tessera {
 namespace detail {
 
 /// Which nodes the outputs depend on.
-constexpr Growable<std::uint8_t> live_nodes(const Graph& graph) {
-  Growable<std::uint8_t> made(graph.nodes.size());
+constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
+  Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
   std::uint8_t* const live = made.data();
-  const Node* const nodes = graph.nodes.data();
-  const std::int32_t* const operands = graph.operands.data();
-  for (std::int32_t id : graph.outputs) live[id] = 1;
-  for (int id = graph.size() - 1; id >= 0; --id) {
+  for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
+  for (int id = graph.size - 1; id >= 0; --id) {
     if (live[id] == 0) continue;
-    const std::int32_t* const own = operands + nodes[id].first;
-    for (int i = nodes[id].arity - 1; i >= 0; --i)
+    const std::int32_t* const own = graph.operands + graph.nodes[id].first;
+    for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
       if (own[i] >= 0) live[own[i]] = 1;
   }
   return made;
@@ -3011,9 +4353,23 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
   if (fold == nullptr) return -1;
   for (int i = 0; i < node.arity; ++i)
     if (made[operands[i]].op != Op::constant) return -1;
-  const double a = made[operands[0]].value, b = node.arity > 1 ? made[operands[1]].value : 0;
-  if (!is_floating(node.dtype) && node.op == Op::div) return -1;
-  return made.add({.op = Op::constant, .dtype = node.dtype, .value = fold(a, b), .source = node.source});
+  const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
+  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
+  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
+  const bool reals = is_floating(made[operands[0]].dtype);
+  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
+    folded.value = fold(a.real(), b.real());
+  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
+    folded.value = a.real() != 0;
+  } else {
+    // What can't be known is an error where the shapes are, which names the user's line.
+    std::int64_t exact = 0;
+    if (node.op == Op::div || fold_integers(node.op, a.integer(), b.integer(), exact) != IntegerResult::known)
+      return -1;
+    folded = integer_node(exact, node.dtype);
+    folded.source = node.source;
+  }
+  return made.add(folded);
 }
 
 /// Known extent of a dim, or -1: extents that follow from constants in the graph.
@@ -3028,7 +4384,7 @@ constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
         if (f.out_dim[p] == dim) at = f.order[p], ++count;
       if (count != 1) return -1;
       const int size = graph.operand(id, 1 + at);
-      return size >= 0 && graph[size].op == Op::constant ? static_cast<std::int64_t>(graph[size].value) : -1;
+      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
     }
     return -1;
   }
@@ -3087,26 +4443,41 @@ class PadsToConcat {
     dim_ = dim_of(node);
     const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
     valid_ = size > 0;
-    parts_.push_back({static_cast<std::int64_t>(graph_.operand_node(id, 1).value), size, graph_.operand(id, 0)});
+    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
   }
 };
 
+/// An empty graph with room for a copy of another.
+constexpr Graph graph_of_size(const GraphView& graph) {
+  std::size_t operands = 0;
+  if (graph.size > 0)
+    operands = static_cast<std::size_t>(graph.nodes[graph.size - 1].first) + graph.nodes[graph.size - 1].arity;
+  Graph made;
+  made.nodes.reserve(static_cast<std::size_t>(graph.size));
+  made.operands.reserve(operands);
+  return made;
+}
+
+constexpr std::size_t longest_list(const GraphView& graph) {
+  std::size_t longest = 0;
+  for (int id = 0; id < graph.size; ++id)
+    if (graph.nodes[id].arity > longest) longest = graph.nodes[id].arity;
+  return longest;
+}
+
 /// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
-constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
+constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
   const Growable<std::uint8_t> live = live_nodes(graph);
   const std::uint8_t* const is_live = live.data();
-  const Node* const nodes = graph.nodes.data();
-  Graph made;
-  made.nodes.reserve(graph.nodes.size());
-  made.operands.reserve(graph.operands.size());
-  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  const Node* const nodes = graph.nodes;
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
   std::int32_t* const to = moved.data();
   std::int32_t* const operands = list.data();
-  const int size = graph.size();
-  for (int id = 0; id < size; ++id) {
+  for (int id = 0; id < graph.size; ++id) {
     if (is_live[id] == 0) continue;
     const Node& node = nodes[id];
-    const std::int32_t* const own = graph.operands.data() + node.first;
+    const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
     if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
@@ -3122,41 +4493,36 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
       }
     to[id] = result;
   }
-  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
   return made;
 }
 
 /// The live nodes alone.
-constexpr Graph compact(const Graph& graph) {
+constexpr Graph compact(const GraphView& graph) {
   const Growable<std::uint8_t> live = live_nodes(graph);
-  Graph made;
-  made.nodes.reserve(graph.nodes.size());
-  made.operands.reserve(graph.operands.size());
-  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
   std::int32_t* const to = moved.data();
   std::int32_t* const operands = list.data();
-  const int size = graph.size();
-  for (int id = 0; id < size; ++id) {
+  for (int id = 0; id < graph.size; ++id) {
     if (live.data()[id] == 0) continue;
-    const Node& node = graph.nodes.data()[id];
-    const std::int32_t* const own = graph.operands.data() + node.first;
+    const Node& node = graph.nodes[id];
+    const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     to[id] = made.append(node, operands);
   }
-  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
   return made;
 }
 
-}  // namespace detail
-
-/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
-constexpr void simplify(Module& module) {
+/// The simplified graphs of a program, graph_at(g) being its graphs.
+template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
   std::vector<Graph> made;
   Growable<int> body_of{0};  // old index of each kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
-    Graph graph = detail::rebuild(module.graph(body_of[g]), left_dead);
-    if (left_dead) graph = detail::compact(graph);
+    Graph graph = rebuild(graph_at(body_of[g]), left_dead);
+    if (left_dead) graph = compact(graph.view());
     for (Node& node : graph.nodes) {
       if (node.op != Op::repeat) continue;
       body_of.push_back(node.index());
@@ -3164,7 +4530,14 @@ constexpr void simplify(Module& module) {
     }
     made.push_back(std::move(graph));
   }
-  module.graphs = std::move(made);
+  return made;
+}
+
+}  // namespace detail
+
+/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
+constexpr void simplify(Module& module) {
+  module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
 }
 
 }  // namespace tessera
@@ -3224,7 +4597,7 @@ class Gradient {
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
       const Node& node = graph[p];
       const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && dim_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
         return build::broadcast(value(cotangent), value(p));
     }
     return {};
@@ -3236,14 +4609,11 @@ class Gradient {
 
   /// A cotangent that is the same along a dim is not spread over it to be summed again: it is multiplied by the extent.
   constexpr Value count_repeats(Value cotangent, Value target) const {
-    const Value result = y();
-    const auto extends = [&](const Value& v, int d) {
-      const int own = d - (result.rank() - v.rank());
-      return own >= 0 && !v.is_unit(own);
-    };
-    for (int d = 0; d < result.rank(); ++d)
-      if (!result.is_unit(d) && !extends(target, d) && !extends(cotangent, d))
-        cotangent = cotangent * build::cast(build::extent(result, d), cotangent.dtype());
+    const Node &result = node(), &own = cotangent.node();
+    unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
+                    ~build::extending_dims(own, result.rank);
+    for (int d = 0; lost != 0; ++d, lost >>= 1)
+      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(y(), d), cotangent.dtype());
     return cotangent;
   }
 
@@ -3280,7 +4650,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
     const OpRow& row = row_of(node.op);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);
-      if (operand >= 0 && (row.shape_only >> i & 1) == 0 && sweep.wanted[static_cast<std::size_t>(operand)])
+      if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])
         sweep.wanted[static_cast<std::size_t>(id)] = true;
     }
   }
@@ -3317,6 +4687,9 @@ namespace build {
 
 /// The type of a stacked value, given the type of one layer's.
 constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
+         max_rank - 1, " dims; the layers are one more");
   inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
   inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
   return inner;
@@ -3457,18 +4830,11 @@ class RepeatGradient {
       else
         residual_.push_back(id);
     }
-    count_layers();
   }
 
-  /// A backward pass that reads nothing of a layer still runs once a layer: some stacked operand has to count them.
-  constexpr void count_layers() {
-    bool counted = !residual_.empty() || !used_stacked_.empty();
-    for (int k : cotangent_output_) counted = counted || k >= carried();
-    for (int i = carried(); i < stacked_end() && !counted; ++i) {
-      if (arguments_[static_cast<std::size_t>(i)] < 0) continue;
-      used_stacked_.push_back(i);
-      counted = true;
-    }
+  /// A backward pass that reads nothing of a layer still runs once a layer.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
   }
 
   // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
@@ -3545,9 +4911,8 @@ class RepeatGradient {
       if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-
-    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count),
-                      !shape_.reverse};
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    if (made.counted) operands.push_back(layer_count().id);
     Node node{
         .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
@@ -3561,571 +4926,6 @@ class RepeatGradient {
 }  // namespace detail
 
 constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/intrusive_ptr.hpp
-
-#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
-#define TESSERA_BASE_INTRUSIVE_PTR_HPP
-
-namespace tessera {
-
-/// Base of shared run-time objects. The virtual destructor lets handles live in headers that know no storage.
-class RefCounted {
- public:
-  RefCounted() = default;
-  RefCounted(const RefCounted&) = delete;
-  RefCounted& operator=(const RefCounted&) = delete;
-  virtual ~RefCounted() = default;
-
-  // The operations of the compilers: <atomic> would cost each unit a tenth of a second.
-  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
-  void release() noexcept {
-    // The last owner need not count down: nobody is left to add a reference.
-    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
-  }
-  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
-
- private:
-  int count_ = 0;
-};
-
-/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
-template <class T> class IntrusivePtr {
- public:
-  constexpr IntrusivePtr() = default;
-  explicit IntrusivePtr(T* object) : object_(object) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  /// Takes over a reference to a class derived from T.
-  template <class U>
-    requires std::is_convertible_v<U*, T*>
-  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
-  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  constexpr ~IntrusivePtr() {
-    if (object_) object_->release();
-  }
-
-  constexpr T* get() const { return object_; }
-  /// The object, with the reference to it: the pointer is null then.
-  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
-  T* operator->() const { return object_; }
-  T& operator*() const { return *object_; }
-  constexpr explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  T* object_ = nullptr;
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/host.hpp
-
-#ifndef TESSERA_GRAPH_HOST_HPP
-#define TESSERA_GRAPH_HOST_HPP
-
-namespace tessera {
-
-/// A size that is known when a program is planned, such as a number of heads: a field of a model, or the extent of a
-/// dim inside a traced function. Changing it plans the program anew.
-class Dim {
- public:
-  constexpr Dim() = default;
-  constexpr Dim(std::int64_t value) : value_(value) {}
-  constexpr explicit Dim(Value placeholder) : placeholder_(placeholder) {}
-
-  /// The number; 0 inside a trace, where it is not known.
-  constexpr std::int64_t value() const { return value_; }
-  constexpr const Value& placeholder() const { return placeholder_; }
-  constexpr bool traced() const { return placeholder_.module != nullptr; }
-
- private:
-  std::int64_t value_ = 0;
-  Value placeholder_{};
-};
-
-/// A number that is known when a program runs, such as a learning rate: changing it costs nothing.
-class Scalar {
- public:
-  constexpr Scalar() = default;
-  constexpr Scalar(double value) : value_(value) {}
-  constexpr explicit Scalar(Value placeholder) : placeholder_(placeholder) {}
-
-  constexpr double value() const { return value_; }
-  constexpr const Value& placeholder() const { return placeholder_; }
-  constexpr bool traced() const { return placeholder_.module != nullptr; }
-
- private:
-  double value_ = 0;
-  Value placeholder_{};
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/operand.hpp
-
-#ifndef TESSERA_GRAPH_OPERAND_HPP
-#define TESSERA_GRAPH_OPERAND_HPP
-
-namespace tessera {
-
-// The three kinds of tensor operand: a placeholder of a trace (Sym), a tensor (ShardedTensor), an expression (Expr).
-struct SymTag {};
-struct TensorTag {};
-struct ExprTag {};
-/// A placeholder inside a shard_map: what one device of many holds.
-struct LocalTag : SymTag {};
-
-template <class T>
-concept SymOperand = std::is_base_of_v<SymTag, T>;
-template <class T>
-concept StoredOperand = std::is_base_of_v<TensorTag, T>;
-template <class T>
-concept ExprOperand = std::is_base_of_v<ExprTag, T>;
-
-template <class T>
-concept LocalOperand = std::is_base_of_v<LocalTag, T>;
-
-/// What has a static element type and rank.
-template <class T>
-concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
-
-/// A number: literal, Dim or Scalar. It takes the element type of the tensor it meets.
-template <class T>
-concept NumberOperand = std::is_arithmetic_v<T> || std::same_as<T, Dim> || std::same_as<T, Scalar>;
-
-template <class T>
-concept Operand = TensorOperand<T> || NumberOperand<T>;
-
-/// Element type and rank of a result, known at compile time. A number has the type `Number` and rank 0.
-struct Number {};
-template <class T, int Rank> struct Typed {
-  using type = T;
-  static constexpr int rank = Rank;
-};
-
-namespace detail {
-template <class T> struct TypedOf {
-  using result = Typed<typename T::element, T::rank>;
-};
-template <NumberOperand T> struct TypedOf<T> {
-  using result = Typed<Number, 0>;
-};
-}  // namespace detail
-template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
-
-/// Catches the user's line in an operator call, which has no room for a default argument.
-template <class T> struct At {
-  const T& value;
-  Source source;
-  constexpr At(const T& v, std::source_location at = std::source_location::current())
-      : value(v), source(Source::from(at)) {}
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/expr.hpp
-
-#ifndef TESSERA_GRAPH_EXPR_HPP
-#define TESSERA_GRAPH_EXPR_HPP
-
-namespace tessera {
-
-template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
-
-struct AddTag;
-struct SubTag;
-struct MulTag;
-struct DivTag;
-struct NegTag;
-struct LessTag;
-struct LessEqualTag;
-struct GreaterTag;
-struct GreaterEqualTag;
-
-/// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
-/// There is no ==: equality of elements is ts::equal.
-template <class Self> struct Operators {
-  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
-    return call<AddTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
-    return call<AddTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
-    return call<SubTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
-    return call<SubTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
-    return call<MulTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
-    return call<MulTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
-    return call<DivTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
-    return call<DivTag>(a.source, b, a.value);
-  }
-  friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
-  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
-    return call<LessTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
-    return call<LessEqualTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
-    return call<GreaterTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
-    return call<GreaterEqualTag>(a.source, a.value, b);
-  }
-};
-
-/// A tensor that a traced function computes: a thin handle of a node.
-template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
-  using element = T;
-  static constexpr int rank = Rank;
-  Value value{};
-
-  constexpr Sym() = default;
-  constexpr explicit Sym(Value v) : value(v) {}
-};
-
-namespace detail {
-/// Operands of an expression, held by value: an expression returned from a function never dangles.
-template <class... Ts> struct Pack {};
-template <class T, class... Rest> struct Pack<T, Rest...> {
-  T head;
-  Pack<Rest...> tail;
-};
-
-template <class T> struct NodeCount {
-  static constexpr int value = 1;
-};
-}  // namespace detail
-
-/// An operation that has not run yet. Assigned to a tensor, or given to eval, it is fused, planned and run.
-template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
-  using tag = Tag;
-  using result = typename Tag::template result<typed_of<Operands>...>;
-  using element = typename result::type;
-  static constexpr int rank = result::rank;
-
-  detail::Pack<Operands...> operands;
-  Source source{};
-
-  constexpr explicit Expr(Source at, const Operands&... list) : operands{pack(list...)}, source(at) {}
-
- private:
-  template <class First, class... Rest>
-  static constexpr detail::Pack<First, Rest...> pack(const First& first, const Rest&... rest) {
-    if constexpr (sizeof...(Rest) == 0)
-      return {first, {}};
-    else
-      return {first, pack(rest...)};
-  }
-};
-
-template <class T, int Rank> class ShardedTensor;
-
-namespace detail {
-template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
-  static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
-};
-
-/// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
-template <class T, int Rank> struct Evaluate {
-  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
-};
-}  // namespace detail
-
-/// Storage behind a tensor, as the run time knows it.
-class TensorStorage;
-
-/// A tensor of static element type and rank, laid out over a mesh: an immutable value that shares its shards with its
-/// copies. Inside a trace it is a placeholder, which is why a model of tensors can be traced.
-template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
- public:
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
-  static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
-  using element = T;
-  static constexpr int rank = Rank;
-
-  constexpr ShardedTensor() = default;
-  constexpr explicit ShardedTensor(Value placeholder) : placeholder_(placeholder) {}
-  explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
-
-  /// The value of a trace, kept as a field of a model.
-  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
-    if constexpr (LocalOperand<S>)
-      placeholder_ = sym.kept();
-    else
-      placeholder_ = sym.value;
-    static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename S::element, T>,
-                  "tessera: this value has another element type than the tensor it is assigned to; cast it");
-  }
-  /// Runs the expression; inside a trace, records it.
-  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
-    static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename E::element, T>,
-                  "tessera: this expression has another element type than the tensor it is assigned to; cast it");
-    // Traces run in the compiler alone, so none of their code is generated.
-    if (std::is_constant_evaluated())
-      placeholder_ = lower(trace_of(expression), expression);
-    else
-      *this = detail::Evaluate<T, Rank>::run(expression);
-  }
-
-  constexpr const Value& placeholder() const { return placeholder_; }
-  constexpr bool traced() const { return placeholder_.module != nullptr; }
-  constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
-  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
-
- private:
-  IntrusivePtr<RefCounted> storage_;
-  Value placeholder_{};
-};
-
-/// The trace that an operand belongs to; a null module outside of any.
-template <Operand X> constexpr Value trace_of(const X& x) {
-  if constexpr (SymOperand<X>)
-    return x.value;
-  else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
-    return x.placeholder();
-  else if constexpr (ExprOperand<X>)
-    return trace_of(x.operands);
-  else
-    return {};
-}
-template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
-  const Value own = trace_of(pack.head);
-  if constexpr (sizeof...(Rest) == 0)
-    return own;
-  else
-    return own.module != nullptr ? own : trace_of(pack.tail);
-}
-
-/// The node of an operand in the trace that `context` belongs to.
-template <Operand X> constexpr Value lower(Value context, const X& x) {
-  if constexpr (SymOperand<X>) {
-    return x.value.at(context.source);
-  } else if constexpr (StoredOperand<X>) {
-    if (!x.traced())
-      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
-                              "pass it as an argument");
-    if (x.placeholder().graph < 0)
-      fail(errc::unsupported,
-           "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
-           "makes it one");
-    return x.placeholder().at(context.source);
-  } else if constexpr (std::same_as<X, Dim>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
-  } else if constexpr (std::same_as<X, Scalar>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
-  } else if constexpr (std::is_arithmetic_v<X>) {
-    return context.number(static_cast<double>(x), DType::f64);
-  } else {
-    return lower_call<typename X::tag>(context.at(x.source), x.operands);
-  }
-}
-template <class Tag, class... Ts, class... Done>
-constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0)
-    return Tag::emit(context, done...);
-  else
-    return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
-}
-
-namespace detail {
-/// An operation on values inside a shard_map. Defined where these are.
-template <class Tag, class... Operands> struct LocalCall;
-}  // namespace detail
-
-/// Most operations an expression of stored tensors may hold, counted as often as they are written.
-inline constexpr int max_expression_nodes = 64;
-
-/// An operation on operands: a node when one of them is traced, an expression otherwise. `Tag` names the operation, its
-/// static attributes, its result type and how it is emitted.
-template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
-  using Result = typename Tag::template result<typed_of<Operands>...>;
-  if constexpr ((LocalOperand<Operands> || ...)) {
-    return detail::LocalCall<Tag, Operands...>::make(source, operands...);
-  } else if constexpr ((SymOperand<Operands> || ...)) {
-    Value context{};
-    ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
-    context.source = source;
-    return Sym<typename Result::type, Result::rank>(Tag::emit(context, lower(context, operands)...));
-  } else {
-    using E = Expr<Tag, Operands...>;
-    static_assert(detail::NodeCount<E>::value <= max_expression_nodes,
-                  "tessera: this expression has grown too large to be a type; trace it with ts::compile");
-    return E(source, operands...);
-  }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/tree.hpp
-
-#ifndef TESSERA_GRAPH_TREE_HPP
-#define TESSERA_GRAPH_TREE_HPP
-
-namespace tessera {
-
-template <class Block> class Stack;
-
-namespace detail {
-
-template <class T>
-inline constexpr bool is_leaf_v =
-    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <class T> inline constexpr bool is_stack_v = false;
-template <class B> inline constexpr bool is_stack_v<Stack<B>> = true;
-template <class T> inline constexpr bool is_tuple_v = false;
-template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
-template <class T> inline constexpr bool is_array_v = false;
-template <class T, std::size_t N> inline constexpr bool is_array_v<std::array<T, N>> = true;
-
-struct AnyField {
-  template <class T> constexpr operator T() const;
-};
-template <class T, class... Fields> constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; })
-    return field_count<T, Fields..., AnyField>();
-  else
-    return static_cast<int>(sizeof...(Fields));
-}
-
-/// A field that a model can't have: its run-time value would be ignored by the trace.
-template <class Field>
-inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> ||
-                                         is_array_v<Field> || (std::is_aggregate_v<Field> && std::is_class_v<Field>);
-
-/// Calls f(field) for every field of a plain struct.
-template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
-  constexpr int n = field_count<std::remove_const_t<T>>();
-  static_assert(n <= 16,
-                "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
-  // clang-format off
-  if constexpr (n == 1) { auto& [a] = object; f(a); }
-  else if constexpr (n == 2) { auto& [a, b] = object; f(a); f(b); }
-  else if constexpr (n == 3) { auto& [a, b, c] = object; f(a); f(b); f(c); }
-  else if constexpr (n == 4) { auto& [a, b, c, d] = object; f(a); f(b); f(c); f(d); }
-  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; f(a); f(b); f(c); f(d); f(e); }
-  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; f(a); f(b); f(c); f(d); f(e); f(g); }
-  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; f(a); f(b); f(c); f(d); f(e); f(g); f(h); }
-  else if constexpr (n == 8) {
-    auto& [a, b, c, d, e, g, h, i] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i);
-  } else if constexpr (n == 9) {
-    auto& [a, b, c, d, e, g, h, i, j] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j);
-  } else if constexpr (n == 10) {
-    auto& [a, b, c, d, e, g, h, i, j, k] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k);
-  } else if constexpr (n == 11) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l);
-  } else if constexpr (n == 12) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m);
-  } else if constexpr (n == 13) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o);
-  } else if constexpr (n == 14) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p);
-  } else if constexpr (n == 15) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q);
-  } else if constexpr (n == 16) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q); f(r);
-  }
-  // clang-format on
-}
-
-}  // namespace detail
-
-/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
-/// one repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
-template <class Block> class Stack {
- public:
-  using block = Block;
-
-  constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
-  /// Makes layer i with make(i).
-  template <class Make> Stack(int n, Make&& make) {
-    layers_.reserve(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
-  }
-
-  constexpr int size() const { return static_cast<int>(layers_.size()); }
-  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
-
-  /// x through every layer: layer(x, extra...) for each. The result has the type of x.
-  template <SymOperand X, class... Extra> constexpr X operator()(const X& x, const Extra&... extra) const;
-
- private:
-  std::vector<Block> layers_;
-};
-
-/// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
-/// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
-/// with enter_layer(i) before each.
-template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
-  using U = std::remove_const_t<T>;
-  if constexpr (detail::is_leaf_v<U>) {
-    visitor.leaf(object);
-  } else if constexpr (detail::is_stack_v<U>) {
-    visitor.enter_stack(object);
-    for (int i = 0; i < object.size(); ++i) {
-      visitor.enter_layer(i);
-      for_each_leaf(object[i], visitor);
-    }
-    visitor.leave_stack();
-  } else if constexpr (detail::is_tuple_v<U>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (for_each_leaf(std::get<I>(object), visitor), ...);
-    }(std::make_index_sequence<std::tuple_size_v<U>>());
-  } else if constexpr (detail::is_array_v<U>) {
-    for (auto& item : object) for_each_leaf(item, visitor);
-  } else {
-    static_assert(
-        detail::is_model_field_v<U>,
-        "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
-        "number; a field of another type would be ignored by the trace: make it a template parameter");
-    if constexpr (detail::is_model_field_v<U> && !std::is_empty_v<U>)
-      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
-  }
-}
 
 }  // namespace tessera
 
@@ -4149,10 +4949,15 @@ struct CollectValues {
     else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
       values.push_back(leaf.placeholder());
   }
-  constexpr void enter_stack(const auto&) { fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack"); }
+  constexpr void enter_stack(const auto&) {}  // the call rejects them
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+
+/// The leaves of an argument of a block; a plain number is a constant of it.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
 
 /// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
 /// program's.
@@ -4168,6 +4973,9 @@ struct BindArguments {
         outer = leaf.value;
       else
         outer = leaf.placeholder();
+      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
+        fail(errc::structure, "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
+                              "layers was replaced by a tensor without layers");
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -4189,45 +4997,86 @@ struct BindArguments {
   constexpr void leave_stack() {}
 };
 
-}  // namespace detail
+/// What a layer made of x, as a value of the type of x.
+template <SymOperand X, class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
+  static_assert(TensorOperand<Result>, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+  if constexpr (TensorOperand<Result>) {
+    constexpr bool same_type = std::is_same_v<typename Result::element, typename X::element>;
+    constexpr bool same_rank = Result::rank == X::rank;
+    static_assert(same_type,
+                  "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
+                  "could not take; ts::cast the result");
+    static_assert(same_rank,
+                  "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
+                  "take; for a constant, ts::full_like");
+    if constexpr (same_type && same_rank) {
+      const Value value = lower(x, result);
+      if (!build::same_static_shape(value.node(), x.node()))
+        fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: of the two, one has a dim of "
+                                   "static extent 1, as keepdims makes it, where the other has none");
+      return value;
+    }
+  }
+  return x;
+}
 
-template <class Block>
-template <SymOperand X, class... Extra>
-constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  if (layers_.empty() || x.value.module == nullptr)
+/// A traced call: one repeat node, whose body is the block.
+template <class Block, SymOperand X, class... Extra>
+constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  if (stack.layers().empty() || x.value.module == nullptr)
     fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
   Module* module = x.value.module;
   const int outer = x.value.graph;
 
   Growable<std::int32_t> operands{x.value.id};
-  detail::CollectValues stacked, invariant;
-  for_each_leaf(layers_.front(), stacked);
-  (for_each_leaf(extra, invariant), ...);
+  CollectValues stacked, invariant;
+  for_each_leaf(stack[0], stacked);
+  (for_each_tensor(extra, invariant), ...);
   for (const Value& v : stacked.values) operands.push_back(v.id);
   for (const Value& v : invariant.values) operands.push_back(v.id);
+  const bool counted = stacked.values.empty();
+  if (counted) operands.push_back(stack.count().placeholder().id);
 
   const int body = module->add_graph();
-  detail::BindArguments bind{module, body, 0, false};
+  BindArguments bind{module, body, 0, false};
   X carried = x;
   for_each_leaf(carried, bind);
-  Block layer = layers_.front();
+  Block layer = stack[0];
   bind.sliced = true;
   for_each_leaf(layer, bind);
   bind.sliced = false;
   std::tuple<Extra...> captured(extra...);
-  for_each_leaf(captured, bind);
-  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X {
-    return layer(carried, std::get<I>(captured)...);
-  }(std::index_sequence_for<Extra...>{});
-  const Value full = build::broadcast(result.value, carried.value);
-  module->graph(body).outputs.push_back(full.id);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const Value result = returned_by_a_layer<X>(
+      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
+  module->graph(body).outputs.push_back(result.id);
 
-  const Repeat repeat{1, static_cast<std::uint8_t>(stacked.values.size()), false};
-  const Source source = full.node().source;  // a call of a stack has no line of its own
+  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
+  const Source source = result.node().source;  // a call of a stack has no line of its own
   Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
   const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
                    source};
   return X(build::project(made, 0, x.value.node()));
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+  constexpr bool nested = detail::BlockLeaves::of<Block>().stack || (detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(TensorOperand<X>,
+                "tessera: a Stack carries one tensor from layer to layer, its first argument; further arguments are "
+                "the same for every layer");
+  static_assert(!LocalOperand<X>,
+                "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
+  static_assert(!nested,
+                "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a std::array of "
+                "blocks can be inside");
+  if constexpr (TensorOperand<X> && !LocalOperand<X> && !nested)
+    return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
+  else
+    return x;
 }
 
 }  // namespace tessera
@@ -4261,7 +5110,8 @@ struct BindProgram {
     } else {
       node.op = Op::argument;
       node.dtype = dtype_v<typename Leaf::element>;
-      node.rank = static_cast<std::uint8_t>(Leaf::rank + (in_stack ? 1 : 0));
+      node.rank = Leaf::rank;
+      if (in_stack) node = build::stacked_type(node);
       node.labels[0] = in_stack ? 1 : 0;
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
@@ -4278,6 +5128,7 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
+  int layer_dims = 0;  ///< inside a Stack, a tensor holds all layers
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
     if constexpr (SymOperand<std::remove_const_t<Leaf>>)
@@ -4286,12 +5137,19 @@ struct CollectOutputs {
       value = leaf.placeholder();
     if (value.module == nullptr)
       fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
+    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
+      if (value.rank() != Leaf::rank + layer_dims)
+        fail(errc::structure, "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
+                              "layers in a Stack");
     module->main().outputs.push_back(value.id);
   }
-  constexpr void enter_stack(auto&) {}
+  constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { layer_dims = 0; }
 };
+
+/// Most nodes of a program whose passes share evaluations: compilers bound the work of one.
+inline constexpr int small_program = 256;
 
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
 template <class A> struct TracedArgument {
@@ -4311,41 +5169,69 @@ template <class T, int R> struct FinalResult<Sym<T, R>> {
 template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
   using type = std::tuple<typename FinalResult<Ts>::type...>;
 };
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
 
-/// Expressions over placeholders become part of the trace.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return Sym<typename R::element, R::rank>(lower(trace_of(result), result));
-  } else if constexpr (is_tuple_v<R>) {
-    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); },
-                      result);
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Says why a function can't be traced by its type, once wherever it is used.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
+                          "lambda: [](const auto&... x) { return f(x...); }");
+  static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+  static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
+};
+
+/// What a trace that can't be made gives. It converts to anything, so that the first message is the only one.
+struct NoResult {
+  template <class T> operator T() const;
+};
+
+/// The result of a function, as it returns it.
+template <class F, class... Args> constexpr auto returned_type() {
+  if constexpr (requires { F{}(std::declval<Args&>()...); }) {
+    using Returned = decltype(F{}(std::declval<Args&>()...));
+    static_assert(!std::is_void_v<Returned>, "tessera: the traced function returns nothing; it lacks a return");
+    if constexpr (std::is_void_v<Returned>)
+      return std::type_identity<NoResult>{};
+    else {
+      using Settled = decltype(settle(std::declval<Returned>()));
+      explain_model<Settled>();
+      return std::type_identity<Settled>{};
+    }
   } else {
-    return result;
+    static_assert(sizeof...(Args) > 99,
+                  "tessera: the traced function does not take as many arguments as it is given here, or takes other "
+                  "types; after an error in the function itself, this is only what follows from it");
+    return std::type_identity<NoResult>{};
   }
 }
 
-/// What a trace takes.
-struct TraceSize {
-  ProgramSize program;
-  int arguments = 0;  ///< leaves of them
+/// The types of a trace.
+template <class F, class... Args> struct TraceTypes {
+  using arguments = std::tuple<typename TracedArgument<Args>::type...>;
+  using traced_result = typename decltype(returned_type<F, typename TracedArgument<Args>::type...>())::type;
+  static constexpr bool valid = !std::is_same_v<traced_result, NoResult> && Model<traced_result>;
+  using result = std::conditional_t<valid, typename FinalResult<traced_result>::type, NoResult>;
 };
-
-template <class T> struct SymFor;
-template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
+struct NoTypes {
+  using result = NoResult;
+  static constexpr bool valid = false;
 };
-
-template <class F, class Tuple, std::size_t... I>
-constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (!std::is_empty_v<F>) {
-    return std::tuple<>();  // Trace says what is wrong
-  } else if constexpr (requires { F{}(std::get<I>(arguments)...); }) {
-    return settle(F{}(std::get<I>(arguments)...));
+template <class F, class... Args> constexpr auto trace_types() {
+  if constexpr (TraceableFunction<F> && (Model<typename TracedArgument<Args>::type> && ...)) {
+    return std::type_identity<TraceTypes<F, Args...>>{};
   } else {
-    static_assert(sizeof...(I) > 99,
-                  "tessera: the traced function does not take as many arguments as it is given here, "
-                  "or takes other types; or, after an error in the function itself, clang says this as well");
-    return std::tuple<>();
+    (void)sizeof(ExplainFunction<F>);
+    (explain_model<typename TracedArgument<Args>::type>(), ...);
+    return std::type_identity<NoTypes>{};
   }
 }
 
@@ -4353,61 +5239,122 @@ constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
 
 /// How a function is traced for arguments of these types.
 template <class F, class... Args> struct Trace {
-  static_assert(std::is_empty_v<F>,
-                "tessera: a traced function must not capture anything; pass what it needs as arguments");
-  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-  using traced_result =
-      decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
-  using result = typename detail::FinalResult<traced_result>::type;
+  using types = typename decltype(detail::trace_types<F, Args...>())::type;
+  /// Whether it can be made at all; if not, the compiler has said why.
+  static constexpr bool valid = types::valid;
+  using result = typename types::result;
 
-  static constexpr std::pair<Module, int> trace() {
+  /// The program as it is recorded, and how many leaves the arguments have.
+  static constexpr std::pair<Module, int> record() {
     std::pair<Module, int> made;
-    arguments list{};
+    typename types::arguments list{};
     detail::BindProgram bind{&made.first};
     for_each_leaf(list, bind);
     made.second = bind.next;
-    auto out = detail::invoke_traced<F>(list, std::index_sequence_for<Args...>{});
+    auto out = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return detail::settle(F{}(std::get<I>(list)...));
+    }(std::index_sequence_for<Args...>());
     detail::CollectOutputs collect{&made.first};
     for_each_leaf(out, collect);
+    return made;
+  }
+  static constexpr std::pair<Module, int> trace() {
+    std::pair<Module, int> made = record();
     simplify(made.first);
     return made;
   }
-  static constexpr detail::TraceSize measure() {
-    const auto made = trace();
-    return {ProgramSize::of(made.first), made.second};
+  /// The same as a constant. A program of many nodes is simplified by an evaluation of its own.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    std::pair<Module, int> made = record();
+    const bool small = made.first.main().size() <= detail::small_program;
+    if (small) simplify(made.first);
+    return FrozenProgram<Room>(made.first, made.second, small);
   }
 };
 
 namespace detail {
 
-/// Whether a trace comes to an end.
-template <class T>
-concept Traceable = requires { typename Constant<T::measure()>; };
+/// What a first evaluation has room for: enough for most programs.
+inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
 
-/// The program of a trace. Where there is none, the compiler says why once, and what would follow from it is left out.
+/// The program as it is recorded; simplified where it is small.
+template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
+
+/// A recorded program, simplified.
+template <class T, ProgramSize From, ProgramSize Room>
+inline constexpr FrozenProgram<Room> simplified_program = [] {
+  const FrozenProgram<From>& from = recorded<T, From>;
+  Module made;
+  made.graphs = simplified([&](int g) { return from.graph(g); });
+  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  return FrozenProgram<Room>(made, from.argument_count, true);
+}();
+
+template <class T> constexpr const auto& whole_trace() {
+  constexpr ProgramSize size = recorded<T, first_room>.used;
+  if constexpr (size.fits(first_room))
+    return recorded<T, first_room>;
+  else
+    return recorded<T, size>;
+}
+template <class T> constexpr const auto& simplified_trace() {
+  constexpr const auto& whole = whole_trace<T>();
+  if constexpr (whole.simplified) {
+    return whole;
+  } else {
+    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
+    if constexpr (size.fits(whole.used))
+      return simplified_program<T, whole.used, whole.used>;
+    else
+      return simplified_program<T, whole.used, size>;
+  }
+}
+
+/// Whether a trace comes to an end. A call can be tried: of a variable whose evaluation fails, compilers say so at
+/// once.
+template <class T>
+concept Traceable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+
+/// In place of a program that there is none of: what would follow from that is left out.
+struct NoProgram {
+  static constexpr FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> frozen{};
+};
 template <class T> struct TracedProgram {
-  static_assert(T::measure().program.graphs > 0, "tessera: this function can't be traced");
-  static constexpr TraceSize sizes{{1, 0, 0, 0, 0}, 0};
-  static constexpr FrozenProgram<sizes.program> frozen{};
+  static constexpr const auto& roomy = simplified_trace<T>();
+  static constexpr FrozenProgram<roomy.used> frozen{roomy};
 };
-template <Traceable T> struct TracedProgram<T> {
-  static constexpr TraceSize sizes = T::measure();
-  static constexpr FrozenProgram<sizes.program> frozen{T::trace().first};
+/// Says what to do about a function that can't be traced, then why it can't, in the compiler's words.
+template <class T> struct WhatToDo {
+  static_assert(std::is_void_v<T>, "tessera: this function can't be traced; the next error says why. Where it names a "
+                                   "function that is not constexpr, write constexpr before that function; where it "
+                                   "says that steps or operations ran out, write repeated layers as a ts::Stack, or "
+                                   "give clang -fconstexpr-steps=8388608 and g++ -fconstexpr-ops-limit=268435456");
 };
+template <class T> struct Reason {
+  static_assert(recorded<T, first_room>.used.graphs > 0);
+};
+template <class T> struct UntraceableProgram : WhatToDo<T>, Reason<T>, NoProgram {};
+template <class T> constexpr auto program_of() {
+  if constexpr (!T::valid)
+    return std::type_identity<NoProgram>{};
+  else if constexpr (Traceable<T>)
+    return std::type_identity<TracedProgram<T>>{};
+  else
+    return std::type_identity<UntraceableProgram<T>>{};
+}
 
 }  // namespace detail
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
 template <class F, class... Args> struct Traced : Trace<F, Args...> {
-  using Program = detail::TracedProgram<Trace<F, Args...>>;
+  using Program = typename decltype(detail::program_of<Trace<F, Args...>>())::type;
   static constexpr const auto& frozen = Program::frozen;
-  static constexpr detail::TraceSize sizes = Program::sizes;
   static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(sizes.program.graphs)>{});
+  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, sizes.arguments};
+    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count};
   }
 };
 
@@ -4444,6 +5391,14 @@ struct CollectSources {
   constexpr void leave_stack() {}
 };
 
+/// A loss may be a field of a struct, or what a compiled function made of one.
+template <class T> constexpr auto as_scalar(const T& loss) {
+  if constexpr (StoredOperand<T>)
+    return as_sym(loss);
+  else
+    return loss;
+}
+
 /// Replaces tensors by their gradients. What has none, a size, a number or an integer tensor, stays what it was.
 struct ReplaceLeaves {
   const Growable<std::int32_t>& ids;
@@ -4477,15 +5432,18 @@ template <class F> constexpr auto value_and_grad(F f) {
     auto value = detail::settle(f(first, rest...));
     auto loss = [&] {
       if constexpr (detail::is_tuple_v<decltype(value)>)
-        return std::get<0>(value);
+        return detail::as_scalar(std::get<0>(value));
       else
-        return value;
+        return detail::as_scalar(value);
     }();
     using Loss = decltype(loss);
     static_assert(SymOperand<Loss>,
                   "tessera: value_and_grad is called inside a traced function, with traced arguments");
     static_assert(Loss::rank == 0,
                   "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+    if constexpr (Loss::rank == 0)  // otherwise all has been said
+      if (loss.value.rank() != 0)
+        fail(errc::structure, "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);
@@ -4640,7 +5598,7 @@ class GraphVerifier {
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
-      if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
+      if (has_operand(row_of(node.op).shape_only, i)) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
       if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
         return "the result has the element type of its operands";
@@ -4809,8 +5767,12 @@ class GraphVerifier {
     if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
       return "a repeat has a body of its own";
     const GraphView& body = program_.graphs[node.index()];
-    if (repeat.carried + repeat.stacked > node.arity) return "carried and stacked values are operands";
-    if (repeat.stacked == 0) return "a repeat has a stacked operand, which counts its layers";
+    if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+      return "carried and stacked values are operands";
+    if (repeat.counted == (repeat.stacked > 0))
+      return "a repeat has stacked operands, or a number, to count its layers";
+    if (repeat.counted && (x(id, node.arity - 1).rank != 0 || is_floating(x(id, node.arity - 1).dtype)))
+      return "a number that counts layers is an integer";
     if (body.output_count < repeat.carried) return "a body gives every carried value";
     for (int k = 0; k < repeat.carried; ++k)
       if (!same_type(body[body.outputs[k]], x(id, k))) return "a carried value keeps its type";
@@ -4818,8 +5780,7 @@ class GraphVerifier {
       if (body[a].op != Op::argument) continue;
       const int i = body[a].index();
       if (i >= node.arity) return "an argument of a body is an operand of its repeat";
-      const bool stacked = i >= repeat.carried && i < repeat.carried + repeat.stacked;
-      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
+      if (!(repeat.is_stacked(i) ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
         return "an argument of a body has the type of the operand";
     }
     return {};
@@ -4827,7 +5788,7 @@ class GraphVerifier {
   constexpr Rule check_project(int id) const {
     const Node &node = graph_[id], &from = x(id, 0);
     const GraphView& body = program_.graphs[from.index()];
-    const int output = dim_of(node);
+    const int output = output_of(node);
     if (output < 0 || output >= body.output_count) return "a projection is of an output";
     const Node& type = body[body.outputs[output]];
     const bool carried = output < Repeat::of(from).carried;
@@ -4890,6 +5851,8 @@ constexpr std::string_view name_of(ShardingType type) {
 ///
 /// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
 /// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
+/// Errors: `capacity` from ==, canonical() and replica_id() where sizes of the tile don't divide those of the
+/// transposed range and there are more than max_listed_devices.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
@@ -4916,8 +5879,20 @@ struct HloSharding {
   std::string text(HloForm form = HloForm::iota) const;
 
   friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
-    const HloSharding x = a.canonical(), y = b.canonical();
-    return x.kind == y.kind && x.tile == y.tile && x.subgroups == y.subgroups && x.devices == y.devices;
+    if (a.kind == b.kind && a.tile == b.tile && a.subgroups == b.subgroups && a.devices == b.devices) return true;
+    const HloSharding x = a.canonical_tile(), y = b.canonical_tile();
+    if (x.kind != y.kind || !(x.tile == y.tile) || !(x.subgroups == y.subgroups)) return false;
+    return x.kind == Kind::tiled ? a.canonical().devices == b.canonical().devices : x.devices == y.devices;
+  }
+
+ private:
+  static constexpr std::size_t max_tile_dims = max_rank + 4;
+  /// canonical() without the devices of its tile; `order` says which dim of this tile each of its dims was.
+  constexpr HloSharding canonical_tile(int* order, std::size_t& axes) const;
+  constexpr HloSharding canonical_tile() const {
+    int order[max_tile_dims]{};
+    std::size_t axes = 0;
+    return canonical_tile(order, axes);
   }
 };
 
@@ -5051,13 +6026,11 @@ class HloParser {
 
 }  // namespace detail
 
-constexpr HloSharding HloSharding::canonical() const {
+constexpr HloSharding HloSharding::canonical_tile(int* order, std::size_t& axes) const {
   if (kind != Kind::tiled) return *this;
   const std::size_t dims = rank();
   HloSharding out;
   out.kind = Kind::tiled;
-  int order[max_rank + 4]{};
-  std::size_t axes = 0;
   for (; axes < dims; ++axes) {
     order[axes] = static_cast<int>(axes);
     out.tile.push_back(tile[axes]);
@@ -5080,6 +6053,14 @@ constexpr HloSharding HloSharding::canonical() const {
     whole.kind = out.subgroups.empty() ? Kind::replicated : kinds[static_cast<std::size_t>(out.subgroups.back())];
     return whole;
   }
+  return out;
+}
+
+constexpr HloSharding HloSharding::canonical() const {
+  int order[max_tile_dims]{};
+  std::size_t axes = 0;
+  HloSharding out = canonical_tile(order, axes);
+  if (out.kind != Kind::tiled) return out;
   out.devices = devices.transposed(tile.data(), order, axes);
   if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated)
     out.devices = out.devices.ascending_in_groups(out.tile.back());
@@ -5087,7 +6068,9 @@ constexpr HloSharding HloSharding::canonical() const {
 }
 
 constexpr std::uint64_t HloSharding::hash() const {
-  const HloSharding one = canonical();
+  HloSharding one = canonical_tile();
+  // Where devices can't be listed, shardings that differ in nothing else share a hash.
+  if (one.kind == Kind::tiled && devices.size() <= max_listed_devices) one = canonical();
   std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
   for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
   for (Subgroup group : one.subgroups) hash = hash_mix(hash, static_cast<std::uint64_t>(group));
@@ -5097,7 +6080,7 @@ constexpr std::uint64_t HloSharding::hash() const {
 constexpr ShardingType HloSharding::type() const {
   constexpr ShardingType types[] = {ShardingType::unannotated, ShardingType::replicated, ShardingType::maximal,
                                     ShardingType::manual,      ShardingType::unreduced,  ShardingType::tiled};
-  const HloSharding one = canonical();
+  const HloSharding one = canonical_tile();
   if (one.kind != Kind::tiled || one.subgroups.empty()) return types[static_cast<std::size_t>(one.kind)];
   if (one.subgroups.contains(Subgroup::manual)) return ShardingType::manual;
   if (one.subgroups.contains(Subgroup::unreduced)) return ShardingType::unreduced;
@@ -5185,7 +6168,7 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
     const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
     const std::int64_t begin = tile % sharding.tile[dim] * chunk;
     box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+    box.end[dim] = box.begin[dim] + (chunk < shape[dim] - box.begin[dim] ? chunk : shape[dim] - box.begin[dim]);
   }
   return box;
 }
@@ -5654,9 +6637,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   return text + ']';
 }
 
-/// Throws shape_mismatch with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-/// Not constexpr on purpose.
-[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
   const OpRow& row = row_of(c.node().op);
   std::string operands;
   for (int i = 0; i < c.node().arity; ++i) {
@@ -5669,8 +6651,18 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
   const std::string at = c.node().source.text();
-  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ",
-       at);
+  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+}
+/// shape_mismatch. Not constexpr on purpose.
+[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+  fail_operation(errc::shape_mismatch, c, why, name);
+}
+/// capacity, for a result that no tensor can be.
+[[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
+  fail_operation(errc::capacity, c, concat_text("more than 2^52 elements in ", shape_text(c.node().dtype, result)), {});
+}
+[[noreturn]] inline void fail_large(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "more than 2^52 elements", {});
 }
 
 }  // namespace tessera
@@ -5700,12 +6692,16 @@ constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
     fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
 }
 
-/// Batch, heads and queries may be split; what a row of scores runs over stays whole. The gradients of keys and values
-/// are sums over queries: where these are split, they are partial.
+/// The gradients of keys and values are sums over queries.
+constexpr bool sums_over_queries(const GraphView& graph, int id) {
+  return graph[id].op == Op::attention_grad && AttentionForm::of_node(graph[id]).of != 0;
+}
+/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
+/// over them are partial.
 constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
   using namespace attention_factor;
   const Node& node = graph[id];
-  const bool over_queries = node.op == Op::attention_grad && AttentionForm::of_node(node).of != 0;
+  const bool over_queries = sums_over_queries(graph, id);
   for (int f = 0; f < 6; ++f)
     rule.add(f > queries                    ? FactorKind::replicate
              : f == queries && over_queries ? FactorKind::reduction
@@ -5871,6 +6867,7 @@ inline constexpr RowEntry attention_rows[] = {
             return c.operand(AttentionForm::of_node(c.node()).of);
           },
       .sharding = attention_sharding,
+      .partial = sums_over_queries,
       .gradient = attention_second_gradient,
       .joins_alike = true}},
 };
@@ -5987,6 +6984,7 @@ inline constexpr RowEntry contraction_rows[] = {
       .linear = Linearity::each,
       .shape = einsum_shape,
       .sharding = einsum_sharding,
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             einsum_operand_gradient(r, 0);
@@ -6081,6 +7079,21 @@ constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity 
           .flops = flops};
 }
 
+/// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
+constexpr Value lowered_exponent(Value p) {
+  if (p.node().op == Op::constant) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
+  return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
+}
+
+/// The gradient of an operation that gives one of two operands, the second where `yields` holds of them. Where they are
+/// equal each gets half of the cotangent, as in JAX and PyTorch.
+constexpr void share_choice(Gradient& r, Op yields) {
+  const Value x = r.x(0), y = r.x(1), zero = x.number(0);
+  const Value share = build::select(build::binary(Op::equal, x, y), r.g() * 0.5, r.g());
+  if (r.needs(0)) r.add(0, build::select(build::binary(yields, x, y), zero, share));
+  if (r.needs(1)) r.add(1, build::select(build::binary(yields, y, x), zero, share));
+}
+
 // A table, a row for each operation.
 // clang-format off
 // In a gradient rule g() is the cotangent, x(i) operand i, y() the result, add(i, v) hands v to operand i.
@@ -6089,7 +7102,7 @@ inline constexpr RowEntry elementwise_rows[] = {
                           [](double a, double) { return -a; })},
     {Op::abs, elementwise("abs", 1, Linearity::no,
                           [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
-                          [](double a, double) { return a < 0 ? -a : a; })},
+                          [](double a, double) { return a <= 0 ? 0 - a : a; })},
     {Op::exp, elementwise("exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
     {Op::log, elementwise("log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
     {Op::sqrt, elementwise("sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
@@ -6136,25 +7149,18 @@ inline constexpr RowEntry elementwise_rows[] = {
     {Op::pow, elementwise("pow", 2, Linearity::no,
                           [](Gradient& r) {
                             Value x = r.x(0), p = r.x(1);
-                            r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
+                            r.add(0, r.g() * p * build::binary(Op::pow, x, lowered_exponent(p)));
                             if (!r.needs(1)) return;
                             // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
-                            Value one = x.number(1), zero = x.number(0);
-                            Value positive = build::binary(Op::greater, x, zero);
-                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
+                            Value zero = x.number(0);
+                            Value flat = build::binary(Op::logical_and, build::binary(Op::equal, x, zero),
+                                                       build::binary(Op::greater_equal, p, zero));
+                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(flat, x.number(1), x)));
                           }, 30)},
-    {Op::minimum, elementwise("minimum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return b < a ? b : a; })},
-    {Op::maximum, elementwise("maximum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return a < b ? b : a; })},
+    {Op::minimum, elementwise("minimum", 2, Linearity::no, [](Gradient& r) { share_choice(r, Op::greater); }, 1,
+                              [](double a, double b) { return b < a || b != b ? b : a; })},
+    {Op::maximum, elementwise("maximum", 2, Linearity::no, [](Gradient& r) { share_choice(r, Op::less); }, 1,
+                              [](double a, double b) { return a < b || b != b ? b : a; })},
     {Op::equal, elementwise("equal", 2, Linearity::no, nullptr)},
     {Op::not_equal, elementwise("not_equal", 2, Linearity::no, nullptr)},
     {Op::less, elementwise("less", 2, Linearity::no, nullptr)},
@@ -6232,6 +7238,7 @@ inline constexpr RowEntry indexed_rows[] = {
       .linear = Linearity::first,
       .shape = gather_shape,
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
@@ -6249,6 +7256,7 @@ inline constexpr RowEntry indexed_rows[] = {
       .linear = Linearity::first,
       .shape = [](const ShapeContext& c) { return c.operand(2); },
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             const Value rows = r.x(0), g = r.full_g();
@@ -6319,7 +7327,11 @@ inline constexpr RowEntry source_rows[] = {
      {.name = "arange",
       .kind = OpKind::index,
       .arity = 1,
-      .shape = [](const ShapeContext& c) { return Shape{c.number(0)}; },
+      .shape =
+          [](const ShapeContext& c) {
+            if (c.number(0) < 0) fail_shapes(c, "a count is below zero");
+            return Shape{c.number(0)};
+          },
       .sharding =
           [](const GraphView&, int, FactorRule& rule) {
             rule.operands.resize(1);
@@ -6428,8 +7440,10 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     int inferred = -1;
     for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
       if (c.node().arity > 1 && c.has(1 + last)) {
-        extents[static_cast<std::size_t>(last)] = c.number(1 + last);
-        product *= c.number(1 + last);
+        const std::int64_t size = c.number(1 + last);
+        if (size < 1) fail_shapes(c, "a dim is split by a size below one");
+        if (!multiply_fits(product, size, product)) fail_large(c);
+        extents[static_cast<std::size_t>(last)] = size;
       } else if (inferred < 0) {
         inferred = last;
       } else {
@@ -6437,7 +7451,6 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       }
     }
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
-    if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
     if (inferred >= 0) {
       if (extent % product != 0) {
         if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
@@ -6456,8 +7469,10 @@ constexpr Shape rearrange_shape(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
   const Shape extents = factor_extents(c);
   Shape shape(c.node().rank, 1);
-  for (int p = 0; p < factors.count; ++p)
-    shape[static_cast<std::size_t>(factors.out_dim[p])] *= extents[static_cast<std::size_t>(factors.order[p])];
+  for (int p = 0; p < factors.count; ++p) {
+    std::int64_t& extent = shape[static_cast<std::size_t>(factors.out_dim[p])];
+    if (!multiply_fits(extent, extents[static_cast<std::size_t>(factors.order[p])], extent)) fail_large(c);
+  }
   return shape;
 }
 
@@ -6520,7 +7535,8 @@ constexpr Shape slice_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
-  if (start < 0 || size < 0 || start + size > shape[dim]) fail_shapes(c, "the range is not inside the dim");
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
+    fail_shapes(c, "the range is not inside the dim");
   shape[dim] = size;
   return shape;
 }
@@ -6530,7 +7546,8 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
-  if (c.number(1) < 0 || c.number(1) + shape[dim] > extent) fail_shapes(c, "padding is negative");
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
+    fail_shapes(c, "padding is negative");
   shape[dim] = extent;
   return shape;
 }
@@ -6584,7 +7601,7 @@ constexpr Shape concat_shape(const ShapeContext& c) {
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
-    shape[dim] += c.operand(i)[dim];
+    if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;
 }
@@ -6621,7 +7638,7 @@ constexpr Shape permute_shape(const ShapeContext& c) {
 /// Which place a place receives from, -1: none. `number(i)` is operand i.
 template <class NumberAt>
 constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
-  if (node.arity == 2) return ((place - number(1)) % extent + extent) % extent;
+  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
   for (int i = 1; i < node.arity; i += 2)
     if (number(i + 1) == place) return number(i);
   return -1;
@@ -6655,6 +7672,7 @@ inline constexpr RowEntry layout_rows[] = {
       .linear = Linearity::first,
       .shape = slice_shape,
       .sharding = moved_dim_sharding,
+      .partial = takes_row,
       .offset = slice_offset,
       .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
       .flops = 0}},
@@ -6758,8 +7776,10 @@ inline constexpr RowEntry reduction_rows[] = {
       .linear = Linearity::first,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
+            if (Reduced::of(r.node()).constant) return;
             Value g = r.g();
             r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
           }}},
@@ -6769,6 +7789,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
     {Op::min,
      {.name = "min",
@@ -6776,6 +7797,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
 };
 
@@ -6790,15 +7812,14 @@ inline constexpr RowEntry reduction_rows[] = {
 
 namespace tessera::build {
 
-/// Sums of bf16 are f32 until they are whole.
 constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return x;
-  const Value wide = cast(x, computed_as(x.dtype()));
+  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
+  const Value wide = cast(x, summed_as(x.dtype()));
   const Node& from = wide.node();
   return cast(
       wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
                 {wide.id}),
-      x.dtype());
+      sum_type(x.dtype()));
 }
 
 }  // namespace tessera::build
@@ -6964,8 +7985,10 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
   if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  if (shape[dim] <= (size - 1) * dilation) fail_shapes(c, "a window is longer than the dim", "conv");
-  shape[dim] = (shape[dim] - (size - 1) * dilation - 1) / stride + 1;
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
   shape.insert(dim + 1, size);
   return shape;
 }
@@ -6973,8 +7996,13 @@ constexpr Shape windows_shape(const ShapeContext& c) {
 /// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
 template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
   const auto dim = static_cast<std::size_t>(dim_of(node));
-  strides.insert(dim + 1, strides[dim] * static_cast<std::int64_t>(number(3)));
-  strides[dim] *= static_cast<std::int64_t>(number(2));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = strides[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  strides.insert(dim + 1, steps(number(3)));
+  strides[dim] = steps(number(2));
   return strides;
 }
 
@@ -7110,46 +8138,62 @@ namespace tessera {
 
 namespace detail {
 
-/// Element type and rank of operands that meet: equal types, or a number, which takes the other's type.
+template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
+template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
+
+/// Element type and rank of operands that meet. One of them is a tensor.
 template <class A, class B> struct Promote {
-  using type = std::conditional_t<std::is_same_v<typename A::type, Number>, typename B::type, typename A::type>;
-  static constexpr bool numbers = std::is_same_v<typename A::type, Number> || std::is_same_v<typename B::type, Number>;
-  static_assert(numbers || std::is_same_v<typename A::type, typename B::type>,
-                "tessera: the two operands have different element types; convert one of them with ts::cast<T>(x)");
+  static constexpr DType dtype = [] {
+    if constexpr (is_number_v<typename A::type>)
+      return promoted_with<typename B::type>(typename A::type{});
+    else if constexpr (is_number_v<typename B::type>)
+      return promoted_with<typename A::type>(typename B::type{});
+    else
+      return promoted<typename A::type, typename B::type>();
+  }();
+  using type = element_t<dtype>;
   static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
 };
 
-/// Numbers take the element type of the tensor they meet.
-constexpr Value meet(Value x, Value with) {
-  return x.rank() == 0 && x.dtype() != with.dtype() ? build::cast(x, with.dtype()) : x;
+/// An operand in the type that it meets the others in.
+template <class Typed> constexpr Value convert_operand(Value x, DType type) {
+  const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;
+  if (is_whole && !is_floating(type) && x.dtype() != type) return build::checked_cast(x, type, NumberRule::of_its_type);
+  return build::cast(x, type);
 }
-template <class Element> constexpr Value as_element(Value x) {
-  if constexpr (std::is_same_v<Element, Number>)
-    return x;
-  else
-    return build::cast(x, dtype_v<Element>);
+
+/// Functions that have no integer results: of integers and bools they are computed in f32.
+constexpr bool is_fractional(Op op) {
+  return op == Op::div || (op >= Op::exp && op <= Op::sigmoid) || op == Op::gelu || op == Op::silu;
 }
 
 template <Op O> struct Unary {
   template <class A> struct result : A {
-    static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not,
+    static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not || is_fractional(O),
                   "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<is_fractional(O), element_t<floating_type(dtype_v<typename A::type>)>,
+                                    std::conditional_t<O == Op::logical_not, bool, typename A::type>>;
   };
+  template <class A> static constexpr void convert(Value& x) {
+    if constexpr (is_fractional(O)) x = build::cast(x, floating_type(x.dtype()));
+  }
   static constexpr Value emit(Value context, Value x) { return build::unary(O, x.at(context.source)); }
 };
 
 template <Op O> struct Binary {
   template <class A, class B>
-  using result =
-      Typed<std::conditional_t<build::is_predicate(O), bool, typename Promote<A, B>::type>, Promote<A, B>::rank>;
-  static constexpr Value emit(Value context, Value x, Value y) {
-    // Number operands are the only ones whose types may differ here.
-    const bool x_is_number = x.rank() == 0 && x.dtype() != y.dtype() && is_number(x);
-    x = x_is_number ? meet(x, y) : x;
-    y = x_is_number ? y : meet(y, x);
-    return build::binary(O, x.at(context.source), y);
+  static constexpr DType meets_in = is_fractional(O) ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
+  template <class A, class B> struct result {
+    static_assert(meets_in<A, B> != DType::bool_ || (O != Op::sub && O != Op::pow),
+                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<build::is_predicate(O), bool, element_t<meets_in<A, B>>>;
+    static constexpr int rank = Promote<A, B>::rank;
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = convert_operand<A>(x, meets_in<A, B>);
+    y = convert_operand<B>(y, meets_in<A, B>);
   }
-  static constexpr bool is_number(const Value& v) { return is_host_source(v.node().op); }
+  static constexpr Value emit(Value context, Value x, Value y) { return build::binary(O, x.at(context.source), y); }
 };
 
 }  // namespace detail
@@ -7158,6 +8202,16 @@ struct AddTag : detail::Binary<Op::add> {};
 struct SubTag : detail::Binary<Op::sub> {};
 struct MulTag : detail::Binary<Op::mul> {};
 struct DivTag : detail::Binary<Op::div> {};
+struct TruncateDivTag : detail::Binary<Op::div> {
+  template <class A, class B> struct result : detail::Promote<A, B> {
+    static_assert(is_integer(detail::Promote<A, B>::dtype),
+                  "tessera: truncate_div is of integers; floating tensors divide by /");
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = detail::convert_operand<A>(x, detail::Promote<A, B>::dtype);
+    y = detail::convert_operand<B>(y, detail::Promote<A, B>::dtype);
+  }
+};
 struct LessTag : detail::Binary<Op::less> {};
 struct LessEqualTag : detail::Binary<Op::less_equal> {};
 struct GreaterTag : detail::Binary<Op::greater> {};
@@ -7166,7 +8220,8 @@ struct NegTag : detail::Unary<Op::neg> {};
 
 using Here = std::source_location;
 
-/// Elementwise functions. Shape and sharding of the result are the operand's; no communication.
+/// Elementwise functions. Shape and sharding of the result are the operand's; no communication. Those without integer
+/// results give f32 for integers.
 template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
   return call<detail::Unary<Op::abs>>(Source::from(at), x);
 }
@@ -7208,11 +8263,18 @@ template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here
 }
 
 /// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unit) repeat. Errors: shape_mismatch.
+/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto pow(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<Op::pow>>(Source::from(at), a, b);
+}
+/// The quotient of integers without its fraction, as `/` of C++ integers. Division by zero gives 0.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto truncate_div(const A& a, const B& b, Here at = Here::current()) {
+  return call<TruncateDivTag>(Source::from(at), a, b);
 }
 /// The smaller, the larger. NaN in either operand gives NaN.
 template <Operand A, Operand B>
@@ -7252,10 +8314,11 @@ struct SelectTag {
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
   };
+  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
+    no = convert_operand<B>(no, Promote<A, B>::dtype);
+  }
   static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
-    const bool first = Binary<Op::add>::is_number(yes) && yes.dtype() != no.dtype();
-    yes = first ? meet(yes, no) : yes;
-    no = first ? no : meet(no, yes);
     return build::select(condition, yes.at(context.source), no);
   }
 };
@@ -7642,8 +8705,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 /// Sizes reach a graph as 64-bit integers.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
-/// Two sizes as nodes of the trace that one of them belongs to.
+/// The result of two sizes: a number, or a node of the trace that one of them belongs to.
 constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
+  if (!x.traced() && !y.traced()) {
+    std::int64_t exact = 0;
+    const IntegerResult found = fold_integers(op, x.value(), y.value(), exact);
+    if (found != IntegerResult::known) fail_integers(found, row_of(op).name, x.value(), y.value());
+    return Dim(exact);
+  }
   const Value context = x.traced() ? x.placeholder() : y.placeholder();
   return Dim(build::binary(op, lower(context, x), lower(context, y)));
 }
@@ -7656,14 +8725,19 @@ template <int Rank, int Dim, class T> struct IotaTag {
 };
 
 struct BroadcastTag {
+  template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
   template <class A, class B> struct result {
-    static_assert(std::is_same_v<typename A::type, Number> || A::rank <= B::rank,
-                  "tessera: a tensor can't be broadcast to a tensor of fewer dims");
-    using type = typename Promote<A, Typed<typename B::type, B::rank>>::type;
+    static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+    static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
+                      !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
+                  "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
+    using type = typename std::conditional_t<fills<A, B>, B, A>::type;
     static constexpr int rank = B::rank;
   };
+  template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
+    if constexpr (fills<A, B>) x = convert_operand<A>(x, like.dtype());
+  }
   static constexpr Value emit(Value context, Value x, Value like) {
-    x = Binary<Op::add>::is_number(x) ? build::cast(x, like.dtype()) : x;
     const int lead = like.rank() - x.rank();
     for (int d = 0; d < x.rank(); ++d)
       if (lead + d >= 0 && like.is_unit(lead + d) && !x.is_unit(d))
@@ -7674,22 +8748,13 @@ struct BroadcastTag {
 
 }  // namespace detail
 
-/// Arithmetic of sizes. Inside a traced function the sizes may be unknown: the result is computed when the program is
-/// planned. Division rounds toward zero.
-constexpr Dim operator+(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::add, x, y) : Dim(x.value() + y.value());
-}
-constexpr Dim operator-(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::sub, x, y) : Dim(x.value() - y.value());
-}
-constexpr Dim operator*(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::mul, x, y) : Dim(x.value() * y.value());
-}
-constexpr Dim operator/(const Dim& x, const Dim& y) {
-  if (x.traced() || y.traced()) return detail::combine(Op::div, x, y);
-  if (y.value() == 0) fail(errc::dim_range, "[dim] division: ", x.value(), " / 0");
-  return Dim(x.value() / y.value());
-}
+/// Arithmetic of sizes, exact: `capacity` for a result beyond 64 bits, `dim_range` for a division by zero. Inside a
+/// traced function the sizes may be unknown: the result is computed when the program is planned. Division rounds toward
+/// zero.
+constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine(Op::add, x, y); }
+constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine(Op::sub, x, y); }
+constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine(Op::mul, x, y); }
+constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine(Op::div, x, y); }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
@@ -7708,13 +8773,17 @@ template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, 
 /// x, repeated along the dims that it lacks or that have static extent 1, to the shape of `like`.
 /// Errors: shape_mismatch where another dim differs. No communication.
 template <Operand X, TensorOperand Like>
+  requires(!std::is_same_v<X, bool>)
 constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), x, like);
 }
 /// A tensor of one number, with the shape and the element type of `like`.
 template <NumberOperand N, TensorOperand Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
-  return call<detail::BroadcastTag>(Source::from(at), value, like);
+  if constexpr (std::is_same_v<N, bool>)
+    return full_like(like, static_cast<int>(value), at);
+  else
+    return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
 template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 0, at);
@@ -8184,9 +9253,8 @@ constexpr int bit_count(unsigned bits) {
 
 template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
-    using type = typename A::type;
-    static_assert(!std::is_same_v<type, bool>,
-                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
@@ -8196,7 +9264,7 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
     set <<= x.rank() - rank;
-    const DType type = x.dtype();
+    const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(O, x.at(context.source), set, Keep);
     if constexpr (Mean) {
@@ -8222,8 +9290,9 @@ template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr au
 }  // namespace detail
 
 /// Sums, means and extremes over the named dims (all when none is named): `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`.
-/// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
-/// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
+/// Sums of bools and of integers below 32 bits are i32, means of integers f32; the largest of bools is whether any
+/// holds. Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim
+/// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<Op::sum, false, false, Dims...>(x, at);
@@ -8270,14 +9339,16 @@ namespace build {
 constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
 constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
 
-/// x less its largest element along a dim. The shift cancels wherever this is used, so it has no gradient.
-constexpr Value shifted(Value x, int dim) {
-  Node made = reduce(Op::max, x, 1u << dim, true).node();
+/// A reduction that counts as a constant to gradients: a shift that cancels in what it is used for.
+constexpr Value constant_reduce(Op op, Value x, int dim) {
+  Node made = reduce(op, x, 1u << dim, true).node();
   Reduced reduced = Reduced::of(made);
   reduced.constant = true;
   made.labels = reduced.pack();
-  return x - x.make(made, {x.id});
+  return x.make(made, {x.id});
 }
+/// x less its largest element along a dim.
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, dim); }
 constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
 constexpr Value softmax(Value x, int dim) {
   const Value e = unary(Op::exp, shifted(x, dim));
@@ -8335,9 +9406,14 @@ struct LayerNormTag {
     x = build::cast(x.at(context.source), computed_as(type));
     gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
     const int dim = x.rank() - 1;
-    const Value centered = x - build::row_mean(x, dim);
-    const Value variance = build::row_mean(centered * centered, dim);
-    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
+    // A mean far from 0 is rounded by more than what it is subtracted to find. The rest of it is the mean of what is
+    // left, which costs no pass of its own; its slope is 0.
+    const Value count = build::cast(build::extent(x, dim), x.dtype());
+    const Value near = x - build::row_sum(x, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, dim) / count;
+    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
+    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
+    return build::cast((near - rest) * scale * gain + bias, type);
   }
 };
 
@@ -8493,6 +9569,13 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                    {shape.id, cast(key, DType::f64).id});
 }
 
+/// 1 / (1 - rate). At a rate of 1 nothing is kept: 0, since infinity times nothing would be the gradient's NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().op == Op::constant) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
 }  // namespace build
 
 namespace detail {
@@ -8502,24 +9585,35 @@ template <class A> inline constexpr bool draws_v = is_floating_v<typename A::typ
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
     static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Key::type, Number>,
-                  "tessera: the key of random numbers is a number or a ts::Scalar");
+    static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
   }
 };
 
+/// A key that is none is said here, and replaced.
+template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
+  constexpr bool is_operand = Operand<Key>;
+  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
+                            "such as the number of the step, not a ts::Key");
+  if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
+    static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
     const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
     const Value scaled = x * scale;
     return build::select(kept, scaled, x.number(0));
@@ -8532,19 +9626,20 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
 /// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
 /// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, key);
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
 
-/// Zero with probability `rate`, and x / (1 - rate) otherwise. Two dropouts of one key need two streams.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, NumberOperand Key>
+/// Zero with probability `rate`, and x / (1 - rate) otherwise: zeros at a rate of 1. Two dropouts of one key need two
+/// streams. Errors: option for a rate outside of [0, 1].
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, key);
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
 }  // namespace tessera
@@ -8561,10 +9656,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, int D, Scan S> struct CumsumTag {
-  template <class A> struct result : A {
-    static_assert(!std::is_same_v<typename A::type, bool>,
-                  "tessera: cumsum takes numbers; a bool tensor needs ts::cast first");
-  };
+  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
   static constexpr Value emit(Value context, Value x) {
     return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
   }
@@ -8574,7 +9666,8 @@ template <int Rank, int D, Scan S> struct CumsumTag {
 
 /// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
 /// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
-/// f32; integers wrap around. Communication: along a split dim, an all_gather of one total a line from each device.
+/// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
+/// all_gather of one total a line from each device.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
   return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
@@ -8593,6 +9686,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, int D> struct SliceTag {
+  static constexpr int size_operand = 2;
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
@@ -8692,6 +9786,7 @@ namespace detail {
 template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
                 "tessera: indices are std::int32_t or std::int64_t");
+  static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {
     return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
@@ -9285,11 +10380,13 @@ template <class Region, class X> constexpr LocalValue local_value(Value context,
     return {lower(context, x), 0, 0};
 }
 template <class Region, class X, class... Ts, class... Done>
-constexpr Value local_call(Value context, const Pack<Ts...>& pack, const Done&... done) {
-  if constexpr (sizeof...(Ts) == 0)
+constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
+  if constexpr (sizeof...(Ts) == 0) {
+    Emission<X>::convert(done.value...);
     return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
-  else
+  } else {
     return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
+  }
 }
 
 /// A table that is looked up is the same on every device.
@@ -9316,7 +10413,11 @@ template <class Tag, class... Operands> struct LocalCall {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
       context.source = source;
-      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value<Region>(context, operands)...));
+      const auto emit = [&](auto... values) {
+        Emission<Expr<Tag, Operands...>>::convert(values.value...);
+        return LocalRule<Tag>::emit(Region::text, context, all, values...);
+      };
+      return Made(emit(local_value<Region>(context, operands)...));
     }
   }
 };
@@ -9932,7 +11033,7 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
 template <class Outer, class Traced> constexpr auto unmade_results(const Value& context) {
   if constexpr (is_tuple_v<Traced>)
-    return [&]<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
+    return [&]<template <class...> class Tuple, class... Rs>(std::type_identity<Tuple<Rs...>>) {
       return std::tuple(unmade_results<Outer, Rs>(context)...);
     }(std::type_identity<Traced>());
   else if constexpr (LocalOperand<Traced> && !std::is_void_v<Outer>)
@@ -10125,7 +11226,7 @@ inline constexpr int unit_kinds = 11;
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
-  std::int8_t operand = -1;  ///< of a unit of one node: which of its operands this input is
+  std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
   bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
   Op reduce_op = Op::sum;
@@ -10196,6 +11297,10 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
   row.operands.reserve(graph[node].arity);
   row_of(graph[node].op).sharding(graph, node, row);
   rule.kinds = row.kinds;
+  for (FactorKind kind : row.kinds)
+    if (kind == FactorKind::reduction && !can_be_partial(graph, node))
+      fail(errc::graph_invalid, "[plan] partial values: the row of ", row_of(graph[node].op).name,
+           " has a reduction in its sharding rule, and says that its result is never partial");
   for (int i = 0; i < unit.input_count; ++i) {
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
@@ -10352,7 +11457,7 @@ struct GraphPlan {
   Growable<PlanStep> steps;
   Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
   Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  Growable<double> numbers;          ///< by node: host scalars known when planning
+  Growable<HostNumber> numbers;      ///< by node: host scalars known when planning
   Growable<Shape> shapes;            ///< by node
   std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
   std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
@@ -10388,7 +11493,7 @@ template <class Self> struct Communication {
     const unsigned axes = axis.empty() ? 0 : 1u << self().mesh.axis_index(axis);
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (axes == 0 || c.axes == axes) n += of(c) * times;
+      if (axes == 0 || c.axes == axes) add_times(n, of(c), times, "bytes", c.source);
     });
     return n;
   }
@@ -10410,13 +11515,13 @@ struct Plan : Communication<Plan> {
   /// Floating point operations of all devices together.
   constexpr std::int64_t flops() const {
     std::int64_t n = 0;
-    for (const PlanStep& step : main().steps) n += step.flops;
+    for (const PlanStep& step : main().steps) n = checked_sum(n, step.flops, "operations", step.source);
     return n;
   }
   /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.
   constexpr std::int64_t traffic_bytes() const {
     std::int64_t n = 0;
-    for (const PlanStep& step : main().steps) n += step.bytes;
+    for (const PlanStep& step : main().steps) n = checked_sum(n, step.bytes, "bytes", step.source);
     return n;
   }
 
@@ -10429,7 +11534,8 @@ struct Plan : Communication<Plan> {
   constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
-      if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);
+      if (step.kind == StepKind::repeat)
+        collect(step.body, checked_product(times, step.layers, "layers", step.source), all);
     }
   }
 };
@@ -10460,7 +11566,7 @@ namespace detail {
 inline constexpr std::int64_t arena_alignment = 64;
 
 constexpr std::int64_t arena_bytes(std::int64_t bytes) {
-  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+  return checked_sum(bytes, arena_alignment - 1, "bytes") / arena_alignment * arena_alignment;
 }
 
 /// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
@@ -10491,12 +11597,15 @@ constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
   Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
   for (const Lifetime& block : blocks) {
-    change[static_cast<std::size_t>(block.first)] += detail::arena_bytes(block.bytes);
-    change[static_cast<std::size_t>(block.last) + 1] -= detail::arena_bytes(block.bytes);
+    const std::int64_t bytes = detail::arena_bytes(block.bytes);
+    std::int64_t &more = change[static_cast<std::size_t>(block.first)],
+                 &less = change[static_cast<std::size_t>(block.last) + 1];
+    more = checked_sum(more, bytes, "bytes of a device");
+    less = checked_sum(less, -bytes, "bytes of a device");
   }
   std::int64_t live = 0, peak = 0;
   for (std::int64_t bytes : change) {
-    live += bytes;
+    live = checked_sum(live, bytes, "bytes of a device");
     peak = live > peak ? live : peak;
   }
   return peak;
@@ -10529,7 +11638,8 @@ constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
       end = other_end > end ? other_end : end;
     }
     block.offset = best < 0 ? end : best;
-    peak = block.offset + bytes > peak ? block.offset + bytes : peak;
+    const std::int64_t block_end = checked_sum(block.offset, bytes, "bytes of intermediates");
+    peak = block_end > peak ? block_end : peak;
     std::size_t at = placed.size();
     placed.push_back(index);
     for (; at > 0 && blocks[static_cast<std::size_t>(placed[at - 1])].offset > block.offset; --at)
@@ -10590,8 +11700,10 @@ constexpr std::int64_t device_scratch(const Plan& plan, int graph) {
 constexpr PlanMemory memory_of(const Plan& plan) {
   PlanMemory memory;
   for (const PlanValue& value : plan.main().values) {
-    if (value.role == ValueRole::argument) memory.arguments += value.device_bytes;
-    if (value.role == ValueRole::output) memory.results += value.device_bytes;
+    if (value.role == ValueRole::argument)
+      memory.arguments = checked_sum(memory.arguments, value.device_bytes, "bytes of arguments");
+    if (value.role == ValueRole::output)
+      memory.results = checked_sum(memory.results, value.device_bytes, "bytes of results");
   }
   memory.scratch = detail::device_scratch(plan, 0);
   memory.peak = max_live_bytes(detail::device_blocks(plan, 0, true));
@@ -10736,8 +11848,8 @@ template <class P> std::string totals_text(const P& plan) {
     while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
     if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
     totals[t].count += times;
-    totals[t].payload += c.payload_bytes * times;
-    totals[t].wire += c.wire_bytes * times;
+    add_times(totals[t].payload, c.payload_bytes, times, "bytes", c.source);
+    add_times(totals[t].wire, c.wire_bytes, times, "bytes", c.source);
   });
   std::string out = totals.empty() ? "no communication\n" : "communication of each device\n";
   for (const Total& t : totals)
@@ -10862,9 +11974,9 @@ namespace tessera {
 
 /// What is known of the nodes of one graph once the arguments' shapes are.
 struct GraphShapes {
-  Growable<Shape> shapes;    ///< by node; empty for host scalars and repeats
-  Growable<double> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;   ///< of a body: how often it runs
+  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
+  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;       ///< of a body: how often it runs
 };
 
 namespace detail {
@@ -10886,13 +11998,13 @@ inline double run_time_number(Op op, double a, double b) {
     case Op::sigmoid:
       return 1 / (1 + __builtin_exp(-a));
     case Op::relu:
-      return a > 0 ? a : 0;
+      return a < 0 ? 0 : a;
     case Op::gelu:
       return a / 2 * (1 + __builtin_tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
     case Op::silu:
       return a / (1 + __builtin_exp(-a));
     case Op::sign:
-      return a > 0 ? 1 : a < 0 ? -1 : 0;
+      return a > 0 ? 1 : a < 0 ? -1 : a;
     case Op::logical_not:
       return a == 0;
     case Op::pow:
@@ -10929,45 +12041,73 @@ constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
   return mesh.axis_index(axis.view());
 }
 
-/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++. Without a mesh,
-/// sizes of its axes are what they were.
-constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
-                             const double* arguments, const Mesh* mesh) {
+/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
+/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
+constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
+                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size) return mesh ? mesh->axis_size(named_axis(axis_of(node), node, *mesh)) : numbers[id];
-  if (node.op == Op::constant) return node.value;
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
-  if (node.op == Op::extent)
-    return static_cast<double>(shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))]);
-  const double a = numbers[graph.operand(id, 0)];
-  const double b = node.arity > 1 ? numbers[graph.operand(id, 1)] : 0;
+  if (node.op == Op::axis_size)
+    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
+  if (node.op == Op::constant) return number_of(node);
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
+  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const HostNumber first = numbers[graph.operand(id, 0)];
+  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
+  const double a = first.real(), b = second.real();
   double result = 0;
   if (node.op == Op::broadcast) {
-    result = a;
+    return first;
   } else if (node.op == Op::select) {
-    result = a != 0 ? b : numbers[graph.operand(id, 2)];
-  } else if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
+    return a != 0 ? second : numbers[graph.operand(id, 2)];
+  } else if (node.op != Op::cast && !is_floating(graph.operand_node(id, 0).dtype)) {
+    std::int64_t exact = 0;
+    const IntegerResult found = fold_integers(node.op, first.integer(), second.integer(), exact);
+    if (found == IntegerResult::known) return exact;
+    if (found != IntegerResult::not_of_integers) {
+      if (known) fail_integers(found, row_of(node.op).name, first.integer(), second.integer(), node.source);
+      return found == IntegerResult::too_large ? exact : 0;
+    }
+  }
+  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
+  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
+  if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
     // A Scalar that is not known yet: no shape depends on it.
-    if (node.op == Op::div && b == 0 && (std::is_constant_evaluated() || !is_floating(node.dtype))) return 0;
+    if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
     result = row.fold(a, b);
   } else if (!std::is_constant_evaluated()) {
     result = run_time_number(node.op, a, b);
   }
   if (node.dtype == DType::bool_) return result != 0;
-  if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
+  if (!is_floating(node.dtype)) return HostNumber(result).integer();
   if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
+  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
+  return node.op == Op::cast ? first : HostNumber(result);
 }
 
+[[noreturn]] inline void fail_program(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+}
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
   const std::string at = node.source.text();
   fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
        at.empty() ? "" : " at ", at);
 }
 
+[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
+  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+}
+/// What a layer returns is what the next one is given.
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
+                                                                             const Shape& given,
+                                                                             const Shape& returned) {
+  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
+  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
+       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+}
+
 class ShapeInference {
  public:
-  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const double* numbers,
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
                            Growable<GraphShapes>& found)
       : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
 
@@ -10975,18 +12115,21 @@ class ShapeInference {
     const GraphView graph = program_.graphs[g];
     const Growable<std::uint8_t> host = host_scalars(graph);
     Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
-    Growable<double> numbers(static_cast<std::size_t>(graph.size), 0);
+    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_);
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
       } else if (node.op == Op::repeat) {
-        infer_body(graph, id, shapes);
+        infer_body(graph, id, shapes, numbers);
       } else if (node.op == Op::project) {
         shapes[at] = projected(graph, id);
+        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
-        shapes[at] = row_of(node.op).shape({graph, id, shapes.data(), numbers.data(), arguments});
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        shapes[at] = row_of(node.op).shape(context);
+        count(context, shapes[at]);
         if (node.op == Op::argument && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
                ", and the program takes ", int{node.rank});
@@ -10999,17 +12142,28 @@ class ShapeInference {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const double* numbers_;
+  const HostNumber* numbers_;
   Growable<GraphShapes>& found_;
+  std::int64_t elements_ = 0;  ///< of all values
 
-  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes) {
+  /// Before anything is computed from a shape.
+  constexpr void count(const ShapeContext& c, const Shape& shape) {
+    const std::int64_t own = elements_of(shape);
+    if (own < 0) fail_large(c, shape);
+    elements_ += own;
+    if (elements_ > max_program_elements) fail_program(c);
+  }
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
+                            const Growable<HostNumber>& numbers) {
     const Node& node = graph[id];
     const Repeat repeat = Repeat::of(node);
-    std::int64_t layers = -1;
+    std::int64_t layers =
+        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
+    if (repeat.counted && layers < 1) fail_layer_count(layers);
     Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
-      if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
+      if (repeat.is_stacked(i)) {
         if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
@@ -11018,12 +12172,21 @@ class ShapeInference {
       arguments.push_back(shape);
     }
     infer(node.index(), arguments.data());
-    found_[static_cast<std::size_t>(node.index())].layers = layers < 0 ? 1 : layers;
+    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
+    inner.layers = layers;
+    const GraphView& body = program_.graphs[node.index()];
+    for (int k = 0; k < repeat.carried; ++k) {
+      const int result = body.outputs[k];
+      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
+      if (!(returned == arguments[static_cast<std::size_t>(k)]))
+        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
+                                                            returned);
+    }
   }
 
   constexpr Shape projected(const GraphView& graph, int id) const {
     const Node& repeat = graph.operand_node(id, 0);
-    const int output = dim_of(graph[id]), body = repeat.index();
+    const int output = output_of(graph[id]), body = repeat.index();
     const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
     Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
     if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
@@ -11035,10 +12198,11 @@ class ShapeInference {
 
 /// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
 /// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `spec_axis` for the size of an axis that the mesh lacks, `structure` for
-/// stacked operands of different numbers of layers.
-constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments, const double* numbers,
-                                             const Mesh& mesh = {}) {
+/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
+/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
+/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const HostNumber* numbers, const Mesh& mesh = {}) {
   Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
   detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
   return found;
@@ -11047,11 +12211,11 @@ constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const S
 /// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
 /// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
 inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
-                             const double* arguments, Growable<double>& values) {
+                             const HostNumber* arguments, Growable<HostNumber>& values) {
   for (int id = 0; id < graph.size; ++id)
     if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] =
-          detail::host_number(graph, id, shapes.data(), values.data(), arguments, nullptr);
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
+                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
 }
 
 }  // namespace tessera
@@ -11788,11 +12952,12 @@ class ShardingSolver {
     }
   }
 
-  /// What a constraint asks for. Its errors name the user's line.
+  /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
-    if (node.labels[2] > 0) return resolve(program_.specs[node.index()], mesh_, node.rank);  // its axes are known
+    const PartitionSpec& spec = program_.specs[node.index()];
+    if (node.labels[2] > 0) return canonical(resolve(spec, mesh_, node.rank), mesh_);  // its axes are known
     try {
-      return resolve(program_.specs[node.index()], mesh_, node.rank);
+      return canonical(resolve(spec, mesh_, node.rank), mesh_);
     } catch (const error& e) {
       const std::string at = node.source.text();
       throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
@@ -12017,7 +13182,7 @@ class ExplicitAxes {
     int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
       for (int i = 0; i < graph[user].arity; ++i) {
-        if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user].op).shape_only, i)) continue;
         ++readers;
         if (graph[user].op != Op::constraint) continue;
         ++constraints;
@@ -12072,26 +13237,30 @@ class ExplicitAxes {
     };
     for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
       const int x = graph.operand(id, i);
-      if (x < 0 || (row.shape_only >> i & 1)) continue;
+      if (x < 0 || has_operand(row.shape_only, i)) continue;
       const Sharding& own = of[static_cast<std::size_t>(x)];
       for (int d = 0; d < own.rank; ++d) {
         if (own.dims[d].empty()) continue;
         const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
         if (factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
-        if (factors.size() > 1 && extents[f] % devices_of(own.dims[d]) != 0) {
-          object("a dim that is split or merged does not keep its axes");
+        if (factors.size() > 1) {
+          if (!split_factors(own.dims[d], factors, extents, axes))
+            object("a dim that is split or merged does not keep its axes");
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
           object("a dim that the operation takes whole is split");
           continue;
         }
-        if (axes[f].empty())
+        // One operand of a product is gathered where the other has all of a summed dim.
+        const bool met = !axes[f].empty();
+        if (!met)
           axes[f] = own.dims[d];
         else if (!(axes[f] == own.dims[d]))
           object("dims that meet are split in two ways");
-        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction)
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
+            (met || row.kind != OpKind::contraction))
           object("a summed dim is split, so the result would be partial or reduced");
       }
     }
@@ -12099,12 +13268,15 @@ class ExplicitAxes {
     for (int d = 0; d < node.rank; ++d) {
       const auto& factors = rule.result.dims[d];
       if (factors.empty()) continue;
+      bool whole = true;  // the major ones before are split as far as they go
       for (std::size_t k = 0; k < factors.size(); ++k) {
-        const AxisList& own = axes[static_cast<std::size_t>(factors[k])];
-        if (k > 0 && !own.empty()) {
+        const auto f = static_cast<std::size_t>(factors[k]);
+        const AxisList& own = axes[f];
+        if (!whole && !own.empty()) {
           object("a dim that is split is not the major one of those merged");
           continue;
         }
+        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
         for (std::uint8_t axis : own) {
           if (used >> axis & 1u) {
             object("two dims of the result would be split by one axis");
@@ -12119,8 +13291,27 @@ class ExplicitAxes {
     if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
     return made;
   }
+  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
+  /// on each device, and then the next does. False where they don't divide a part.
+  template <class Factors>
+  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
+                               Growable<AxisList>& axes) const {
+    std::size_t next = 0;
+    for (const std::int8_t factor : factors) {
+      const auto f = static_cast<std::size_t>(factor);
+      AxisList own;
+      std::int64_t left = extents[f];
+      for (; next < list.size() && left > 1; ++next) {
+        if (left % mesh_.axis_size(list[next]) != 0) return false;
+        left /= mesh_.axis_size(list[next]);
+        own.push_back(list[next]);
+      }
+      axes[f] = own;
+    }
+    return next == list.size();
+  }
   constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<double>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
@@ -12132,7 +13323,7 @@ class ExplicitAxes {
     Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
       const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
-      inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
+      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
     }
     if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
@@ -12140,7 +13331,7 @@ class ExplicitAxes {
   }
   constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
-    const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
+    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
     if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
     return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
   }
@@ -12409,7 +13600,7 @@ class DimClasses {
     if (node.arity == 0) return;
     if (node.op == Op::project) {
       const Node& repeat = graph_.operand_node(id, 0);
-      const int source = graph_.operand(id, 0), output = dim_of(node);
+      const int source = graph_.operand(id, 0), output = output_of(node);
       const Repeat shape = Repeat::of(repeat);
       if (output < shape.carried) {
         for (int d = 0; d < node.rank; ++d) unify(slot(id, d), slot(graph_.operand(source, output), d));
@@ -12470,12 +13661,17 @@ struct Space {
   std::int32_t rank = 0;
   std::int32_t dims[max_rank]{};
 
+  // One expression: compilers bound the statements of a constant expression. Dims past the rank are 0.
+  constexpr bool operator==(const Space& other) const {
+    return rank == other.rank && dims[0] == other.dims[0] && dims[1] == other.dims[1] && dims[2] == other.dims[2] &&
+           dims[3] == other.dims[3] && dims[4] == other.dims[4] && dims[5] == other.dims[5] &&
+           dims[6] == other.dims[6] && dims[7] == other.dims[7];
+  }
   constexpr bool same(const Space& other, int leading) const {
     for (int d = 0; d < leading; ++d)
       if (dims[d] != other.dims[d]) return false;
     return true;
   }
-  constexpr bool operator==(const Space& other) const { return rank == other.rank && same(other, rank); }
   /// Whether a value of shape `inner` is this space with the last dim at extent 1, or without it.
   constexpr bool has_row(const Space& inner) const {
     return rank > 0 && inner.rank == rank && inner.dims[rank - 1] < 0 && dims[rank - 1] >= 0 && same(inner, rank - 1);
@@ -12504,7 +13700,53 @@ enum class SpaceForm : std::uint8_t {
   reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
 };
 
+/// What grouping finds out about one node.
+struct NodeGroup {
+  std::int32_t group = -1;
+  std::int32_t next = -1;      ///< member of the group, by rising id
+  std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
+  OpKind kind = OpKind::source;
+  SpaceForm form = SpaceForm::element;
+  std::uint8_t shape_only = 0;
+  bool host = false;
+  bool leaves = false;       ///< it is read outside of its group
+  bool whole_input = false;  ///< a reduction: its operand has the space of the group
+};
+
+/// Nodes that run as one step.
+struct GroupMembers {
+  std::int32_t first = -1, last = -1, count = 0;  ///< chained by NodeGroup::next
+  std::int32_t rank = 0;                          ///< of the iteration space
+  bool fused = false;
+};
+
+/// The groups of one graph, in an order in which they can run.
+struct GroupsView {
+  const NodeGroup* nodes = nullptr;
+  const GroupMembers* groups = nullptr;
+  int count = 0;
+};
+struct Groups {
+  Growable<NodeGroup> nodes;
+  Growable<GroupMembers> groups;
+  constexpr GroupsView view() const { return {nodes.data(), groups.data(), static_cast<int>(groups.size())}; }
+};
+
 namespace detail {
+
+/// The iteration space that each node of a graph has on its own.
+struct NodeSpaces {
+  Growable<Space> spaces;
+  constexpr explicit NodeSpaces(const GraphView& graph) : spaces(static_cast<std::size_t>(graph.size)) {
+    const DimClasses classes(graph);
+    Space* const made = spaces.data();
+    for (int id = 0; id < graph.size; ++id) {
+      const int rank = graph.nodes[id].rank;
+      made[id].rank = rank;
+      for (int d = 0; d < rank; ++d) made[id].dims[d] = classes.of(id, d);
+    }
+  }
+};
 
 /// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
 /// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
@@ -12513,6 +13755,8 @@ namespace detail {
 class Grouper {
  public:
   static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
+  // What a kernel has room for (fused.hpp).
+  static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
 
   struct Group {
     Space space;
@@ -12520,13 +13764,24 @@ class Grouper {
     bool has_reduced = false;     ///< some member is in the form that only the finished group has
     bool has_dependents = false;  ///< some group depends on it
     bool alone = false;           ///< takes no other group in
+    bool all_elements = true;     ///< no member is in any other form
+    // No fewer than there are: counted anew only where that could matter.
+    std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
     std::int32_t row_reductions = 0;
     std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
 
-  constexpr explicit Grouper(const GraphView& graph)
-      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)), words_(count(graph.size) / 64 + 1),
-        reach_(words_ * count(graph.size)), alive_(words_), scratch_(count(graph.size)) {
+  /// `spaces`, where given, are those of the nodes.
+  constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
+      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)),
+        words_((count(graph.size) / 64 / chunk + 1) * chunk), reach_(words_ * count(graph.size)), alive_(words_),
+        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()), bits_(reach_.data()) {
+    if (spaces != nullptr) {
+      for (int id = 0; id < graph.size; ++id) place_[id].space = spaces[id];
+    } else {
+      const NodeSpaces own(graph);
+      for (int id = 0; id < graph.size; ++id) place_[id].space = own.spaces.data()[id];
+    }
     describe_nodes();
     list_reads();
     find_additions();
@@ -12537,25 +13792,26 @@ class Grouper {
   Grouper(const Grouper&) = delete;
   Grouper& operator=(const Grouper&) = delete;
 
-  /// The groups in an order in which they can run.
-  constexpr const Growable<std::int32_t>& order() const { return order_; }
-  constexpr const Group& group(int g) const { return groups_.data()[g]; }
-  constexpr int next_member(int id) const { return at(id).next; }
-
-  constexpr int group_of(int id) const { return at(id).group; }
-  constexpr bool is_host(int id) const { return at(id).host; }
-  constexpr SpaceForm form_of(int id) const { return at(id).form; }
-  constexpr OpKind kind(int id) const { return at(id).kind; }
-  constexpr const Space& space_of(int id) const { return at(id).space; }
-  /// Of an add: the einsum that it absorbs, or -1.
-  constexpr int addition(int id) const { return at(id).addition; }
-  /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0; }
-  constexpr bool leaves_group(int id) const {
-    if (at(id).is_output) return true;
-    for (std::int32_t r = at(id).first_reader; r < at(id).last_reader; ++r)
-      if (at(readers_.data()[r]).group != at(id).group) return true;
-    return false;
+  constexpr Groups groups() const {
+    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order_.size())};
+    NodeGroup* const nodes = made.nodes.data();
+    for (int id = 0; id < graph_.size; ++id) {
+      const Place& own = place_[id];
+      nodes[id] = {own.group,
+                   own.next,
+                   own.addition,
+                   own.kind,
+                   own.form,
+                   own.shape_only,
+                   own.host,
+                   leaves_group(own),
+                   own.kind == OpKind::reduction && own.group >= 0 &&
+                       place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space};
+    }
+    GroupMembers* next = made.groups.data();
+    for (std::int32_t g : order_)
+      *next++ = {group_[g].first, group_[g].last, group_[g].count, group_[g].space.rank, group_[g].fused};
+    return made;
   }
 
  private:
@@ -12579,22 +13835,36 @@ class Grouper {
   Growable<Place> places_;
   Growable<Group> groups_;
   int group_count_ = 0;
-  std::size_t words_;              // of a set of groups
-  Growable<std::uint64_t> reach_;  // groups that a group depends on, one bit each
+  static constexpr std::size_t chunk = 8;  // words of a set that one expression deals with
+  std::size_t words_;                      // of a set of groups
+  Growable<std::uint64_t> reach_;          // groups that a group depends on, one bit each
   Growable<std::uint64_t> alive_;
   Growable<std::int32_t> reads_, readers_, order_;
-  Growable<std::int32_t> scratch_;
+  Growable<std::int32_t> scratch_;  // of two numbers a node; 0 outside of a function
+  // The same as places_, groups_ and reach_, without a call.
+  Place* place_;
+  Group* group_;
+  std::uint64_t* bits_;
+  std::int32_t merges_ = 0;
+  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that did not merge, and merges_ then
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
-  constexpr Place& at(int id) { return places_.data()[id]; }
-  constexpr const Place& at(int id) const { return places_.data()[id]; }
-  constexpr std::uint64_t* reach(int g) { return reach_.data() + words_ * static_cast<std::size_t>(g); }
-  constexpr const std::uint64_t* reach(int g) const { return reach_.data() + words_ * static_cast<std::size_t>(g); }
-  /// How many words of a set are in use.
-  constexpr int used_words() const { return group_count_ / 64 + 1; }
+  constexpr Place& at(int id) { return place_[id]; }
+  constexpr const Place& at(int id) const { return place_[id]; }
+  constexpr std::uint64_t* reach(int g) { return bits_ + words_ * static_cast<std::size_t>(g); }
+  constexpr const std::uint64_t* reach(int g) const { return bits_ + words_ * static_cast<std::size_t>(g); }
+  /// How many words of a set are in use, in whole chunks.
+  constexpr std::size_t used_words() const { return (count(group_count_) / 64 / chunk + 1) * chunk; }
+
+  constexpr bool leaves_group(const Place& own) const {
+    if (own.is_output) return true;
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
+      if (place_[readers[r]].group != own.group) return true;
+    return false;
+  }
 
   constexpr void describe_nodes() {
-    const DimClasses classes(graph_);
     Place* const places = places_.data();
     for (int id = 0; id < graph_.size; ++id) {
       Place& place = places[id];
@@ -12602,8 +13872,6 @@ class Grouper {
       const OpRow& row = row_of(node.op);
       place.kind = row.kind;
       place.shape_only = row.shape_only;
-      place.space.rank = node.rank;
-      for (int d = 0; d < node.rank; ++d) place.space.dims[d] = classes.of(id, d);
       const std::int32_t* const operands = graph_.operands + node.first;
       bool host = node.rank == 0 && (is_host_source(node.op) || row.kind == OpKind::elementwise);
       const bool computed = host && !is_host_source(node.op);
@@ -12622,29 +13890,33 @@ class Grouper {
   }
 
   constexpr void list_reads() {
-    Place* const places = places_.data();
+    Place* const places = place_;
+    std::size_t most = 0;
+    for (int id = 0; id < graph_.size; ++id) most += graph_.nodes[id].arity;
+    reads_ = Growable<std::int32_t>(most);
+    std::int32_t* const reads = reads_.data();
+    std::int32_t next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       Place& place = places[id];
       const Node& node = graph_.nodes[id];
       const std::int32_t* const operands = graph_.operands + node.first;
-      place.first_read = static_cast<std::int32_t>(reads_.size());
+      place.first_read = next;
       for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && (place.shape_only >> i & 1) == 0 && !places[operands[i]].host) {
-          ++places[operands[i]].last_reader;
-          reads_.push_back(operands[i]);
-        }
-      place.last_read = static_cast<std::int32_t>(reads_.size());
+        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host)
+          ++places[reads[next++] = operands[i]].last_reader;
+      place.last_read = next;
     }
     // So far last_reader is how many there are.
-    std::int32_t next = 0;
+    next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       next += places[id].last_reader;
       places[id].first_reader = places[id].last_reader = next - places[id].last_reader;
     }
-    readers_ = Growable<std::int32_t>(reads_.size());
+    readers_ = Growable<std::int32_t>(most);
+    std::int32_t* const readers = readers_.data();
     for (int id = 0; id < graph_.size; ++id)
       for (std::int32_t r = places[id].first_read; r < places[id].last_read; ++r)
-        readers_.data()[places[reads_.data()[r]].last_reader++] = id;
+        readers[places[reads[r]].last_reader++] = id;
   }
 
   // The sum of two products needs no pass of its own: the second product is added to the first in place.
@@ -12693,7 +13965,7 @@ class Grouper {
     if (own.kind == OpKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = group_count_++;
-    Group& made = groups_.data()[g];
+    Group& made = group_[g];
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&
@@ -12709,19 +13981,23 @@ class Grouper {
       made.row_reductions = row_only ? 1 : 0;
     }
     own.group = g;
-    add_dependencies(g, id);
+    add_dependencies(g, own);
     if (own.addition >= 0) {
       at(own.addition).group = g;
-      add_dependencies(g, own.addition);
+      add_dependencies(g, at(own.addition));
     }
     if (!made.fused) return;
+    made.all_elements = own.form == SpaceForm::element;
+    made.inputs = made.loads = own.last_read - own.first_read;
+    made.uniforms = node.arity - made.inputs;
+    const std::int32_t* const reads = reads_.data();
     for (std::int32_t r = own.first_read; r < own.last_read; ++r) {
-      const Place& operand = at(reads_.data()[r]);
-      if (operand.group >= 0 && operand.group != own.group && groups_.data()[operand.group].fused &&
+      const Place& operand = place_[reads[r]];
+      if (operand.group >= 0 && operand.group != own.group && group_[operand.group].fused &&
           operand.form != SpaceForm::reduced)
         merge(own.group, operand.group);
     }
-    groups_.data()[own.group].alone = rounds_product(id);
+    group_[own.group].alone = rounds_product(id);
   }
 
   /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
@@ -12747,65 +14023,78 @@ class Grouper {
     return -1;
   }
   constexpr void join(int g, int id) {
-    Group& group = groups_.data()[g];
+    Group& group = group_[g];
     at(id).group = g;
     at(group.last).next = id;
     group.last = id;
     ++group.count;
-    add_dependencies(g, id);
+    add_dependencies(g, at(id));
   }
 
-  constexpr void add_dependencies(int g, int id) {
-    for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-      if (const int other = at(reads_.data()[r]).group; other >= 0 && other != g) depend(g, other);
+  constexpr void add_dependencies(int g, const Place& own) {
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t r = own.first_read; r < own.last_read; ++r)
+      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !reaches(g, other)) depend(g, other);
   }
-  constexpr bool reaches(int from, int to) const { return (reach(from)[to / 64] >> (to % 64) & 1) != 0; }
+  constexpr bool reaches(int from, int to) const {
+    return (bits_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
+  }
   constexpr void absorb_reach(int from, int to) {
-    std::uint64_t* const bits = reach(from);
-    const std::uint64_t* const more = reach(to);
-    for (int w = used_words() - 1; w >= 0; --w) bits[w] |= more[w];
+    std::uint64_t* const b = bits_ + words_ * static_cast<std::size_t>(from);
+    const std::uint64_t* const m = bits_ + words_ * static_cast<std::size_t>(to);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(group_count_); w += chunk)
+      b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
+          b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
   }
   /// Whether `from` depends on all that `to` depends on, the two aside.
   constexpr bool covers(int from, int to) const {
-    const std::uint64_t *const own = reach(from), *const bits = reach(to);
-    for (int w = used_words() - 1; w >= 0; --w)
-      if ((bits[w] & ~own[w] & ~(from / 64 == w ? std::uint64_t{1} << (from % 64) : 0)) != 0) return false;
+    const std::uint64_t *const o = reach(from), *const b = reach(to);
+    const std::size_t words = used_words();
+    const std::size_t own_word = count(from) / 64;
+    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
+           (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
+        for (std::size_t v = w; v < w + chunk; ++v)
+          if ((b[v] & ~o[v] & ~(v == own_word ? own_bit : 0)) != 0) return false;
     return true;
   }
   constexpr void depend(int g, int other) {
-    groups_.data()[other].has_dependents = true;
+    group_[other].has_dependents = true;
     reach(g)[other / 64] |= std::uint64_t{1} << (other % 64);
     absorb_reach(g, other);
   }
 
-  // Whether a path leads from group a to group b through some third group.
+  /// Whether a path leads from group a to group b through some third group: through one that a reads, and one that
+  /// reads b. The smaller of the two knows its neighbours sooner.
   constexpr bool path_between(int a, int b) const {
-    const std::uint64_t* const bits = reach(a);
-    if ((bits[b / 64] >> (b % 64) & 1) == 0) return false;
-    const std::uint64_t* const to_b = reach_.data() + b / 64;
-    for (int w = used_words() - 1; w >= 0; --w)
-      for (std::uint64_t left = bits[w] & alive_.data()[w] & ~(a / 64 == w ? std::uint64_t{1} << (a % 64) : 0) &
-                                ~(b / 64 == w ? std::uint64_t{1} << (b % 64) : 0);
-           left != 0; left &= left - 1)
-        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >>
-                 (b % 64) &
-             1) != 0)
+    if (!reaches(a, b)) return false;
+    const auto word = static_cast<std::size_t>(b) / 64;
+    if (group_[a].count <= group_[b].count) {
+      const std::int32_t* const reads = reads_.data();
+      for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
+        for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
+          if (const int t = place_[reads[r]].group;
+              t >= 0 && t != a && t != b && (bits_[words_ * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
+            return true;
+      return false;
+    }
+    const std::uint64_t* const from_a = reach(a);
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t id = group_[b].first; id >= 0; id = place_[id].next)
+      for (std::int32_t r = place_[id].first_reader; r < place_[id].last_reader; ++r)
+        if (const int t = place_[readers[r]].group; t >= 0 && t != a && t != b && (from_a[t / 64] >> (t % 64) & 1) != 0)
           return true;
     return false;
   }
   /// Some member of b is read by a in the form that only the finished group has.
   constexpr bool reads_reduced(int a, int b) const {
-    if (!groups_.data()[b].has_reduced) return false;
-    for (std::int32_t id = groups_.data()[a].first; id >= 0; id = at(id).next)
-      for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced)
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
+      for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
+        if (const Place& operand = place_[reads[r]]; operand.group == b && operand.form == SpaceForm::reduced)
           return true;
     return false;
-  }
-  constexpr bool all_elements(const Group& group) const {
-    for (std::int32_t id = group.first; id >= 0; id = at(id).next)
-      if (at(id).form != SpaceForm::element) return false;
-    return true;
   }
   static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
     return outer.space.has_row(inner.space)            ? SpaceForm::row
@@ -12817,12 +14106,12 @@ class Grouper {
     a_form = b_form = SpaceForm::element;
     if (a.space == b.space) return a.space;
     const SpaceForm b_in_a = form_within(a, b);
-    if (b_in_a != SpaceForm::element && all_elements(b)) {
+    if (b_in_a != SpaceForm::element && b.all_elements) {
       b_form = b_in_a;
       return a.space;
     }
     const SpaceForm a_in_b = form_within(b, a);
-    if (a_in_b != SpaceForm::element && all_elements(a)) {
+    if (a_in_b != SpaceForm::element && a.all_elements) {
       a_form = a_in_b;
       return b.space;
     }
@@ -12830,41 +14119,76 @@ class Grouper {
   }
 
   constexpr void merge(int own, int other) {
-    const Group &a = groups_.data()[own], &b = groups_.data()[other];
+    if (merges_ == refused_[2] && own == refused_[0] && other == refused_[1]) return;
+    if (!merged(own, other)) {
+      refused_[0] = own;
+      refused_[1] = other;
+      refused_[2] = merges_;
+    }
+  }
+  constexpr bool merged(int own, int other) {
+    const Group &a = group_[own], &b = group_[other];
     const int members = a.count + b.count;
-    if (members > max_members || a.alone || b.alone) return;
+    if (members > max_members || a.alone || b.alone) return false;
     SpaceForm a_form, b_form;
     const Space space = joint_space(a, b, a_form, b_form);
-    if (space.rank < 0 || path_between(own, other) || path_between(other, own) || reads_reduced(own, other) ||
-        reads_reduced(other, own))
-      return;
+    if (space.rank < 0 || path_between(own, other) || path_between(other, own) ||
+        (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
+      return false;
+    Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
     // Few members can't have many inputs, or results.
-    if (members > max_group_inputs / 2 && external_inputs(own, other) > max_group_inputs) return;
-    if (members > max_group_outputs && read_outside(own, other) > max_group_outputs) return;
-    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return;
+    if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
+      needs = count_needs(own, other, space.rank, a_form, b_form);
+      if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members))
+        return false;
+    }
+    int outputs = a.outputs + b.outputs;
+    if (members > max_group_outputs && outputs > max_group_outputs) {
+      outputs = read_outside(own, other);
+      if (outputs > max_group_outputs) return false;
+    }
+    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return false;
     if (a_form != SpaceForm::element)
-      for (std::int32_t id = a.first; id >= 0; id = at(id).next) at(id).form = a_form;
+      for (std::int32_t id = a.first; id >= 0; id = place_[id].next) place_[id].form = a_form;
     if (b_form != SpaceForm::element)
-      for (std::int32_t id = b.first; id >= 0; id = at(id).next) at(id).form = b_form;
+      for (std::int32_t id = b.first; id >= 0; id = place_[id].next) place_[id].form = b_form;
     // The older group goes on, so that groups keep their order of creation.
     const int kept = own < other ? own : other, gone = own < other ? other : own;
-    Group &to = groups_.data()[kept], &from = groups_.data()[gone];
-    for (std::int32_t id = from.first; id >= 0; id = at(id).next) at(id).group = kept;
+    Group &to = group_[kept], &from = group_[gone];
+    for (std::int32_t id = from.first; id >= 0; id = place_[id].next) place_[id].group = kept;
     to.space = space;
     to.has_reduced = to.has_reduced || from.has_reduced;
+    to.all_elements =
+        to.all_elements && from.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
     to.row_reductions += from.row_reductions;
+    to.inputs = needs.inputs;
+    to.loads = needs.loads;
+    to.uniforms = needs.uniforms;
+    to.outputs = outputs;
     chain_members(to, from);
     from.alive = false;
     alive_.data()[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
     // Whoever depends on one of the two now depends on both, and on all that they depend on.
     const bool grows = from.has_dependents || (to.has_dependents && (!covers(kept, gone) || !covers(gone, kept)));
     absorb_reach(kept, gone);
-    if (grows)
-      for (int k = 0; k < group_count_; ++k)
-        if (k != kept && groups_.data()[k].alive && (reaches(k, kept) || reaches(k, gone))) depend(k, kept);
+    if (grows) spread_reach(kept, gone);
     to.has_dependents = to.has_dependents || from.has_dependents;
     reach(kept)[kept / 64] &= ~(std::uint64_t{1} << (kept % 64));
     reach(kept)[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
+    ++merges_;
+    return true;
+  }
+  constexpr void spread_reach(int kept, int gone) {
+    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
+    const std::size_t k = count(kept) / 64, g = count(gone) / 64, w = words_;
+    const std::uint64_t* const alive = alive_.data();
+    for (int first = 0; first < group_count_; first += 4)
+      if (const std::uint64_t* const r = reach(first);
+          first + 4 > group_count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
+                                       ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
+        for (int t = first; t < first + 4 && t < group_count_; ++t)
+          if (t != kept && (alive[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
+            depend(t, kept);
   }
   constexpr void chain_members(Group& to, const Group& from) {
     to.count += from.count;
@@ -12885,48 +14209,82 @@ class Grouper {
   }
   // Groups that read one value over one space read it once.
   constexpr void merge_readers() {
-    Growable<std::int32_t> first_reader(places_.size());  // 1 + its id
+    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // 1 + its id
+    Growable<std::int32_t> listed(count(graph_.size));
+    std::int32_t* const list = listed.data();
+    const std::int32_t* const reads = reads_.data();
     for (int g = 0; g < group_count_; ++g) {
-      if (!groups_.data()[g].alive || !groups_.data()[g].fused) continue;
+      if (!group_[g].alive || !group_[g].fused) continue;
       int members = 0;
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next) scratch_.data()[members++] = id;
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) list[members++] = id;
       for (int m = 0; m < members; ++m) {
-        const Place& place = at(scratch_.data()[m]);
+        const Place& place = place_[list[m]];
         for (std::int32_t r = place.first_read; r < place.last_read; ++r) {
-          const int operand = reads_.data()[r];
-          if (at(operand).group == place.group || !(at(operand).space == groups_.data()[place.group].space)) continue;
-          std::int32_t& first = first_reader.data()[operand];
-          if (first > 0 && at(first - 1).group != place.group &&
-              groups_.data()[at(first - 1).group].space == groups_.data()[place.group].space)
-            merge(place.group, at(first - 1).group);
-          if (first == 0) first = scratch_.data()[m] + 1;
+          const int operand = reads[r];
+          if (place_[operand].group == place.group || !(place_[operand].space == group_[place.group].space)) continue;
+          std::int32_t& first = first_reader[operand];
+          if (first > 0 && place_[first - 1].group != place.group &&
+              group_[place_[first - 1].group].space == group_[place.group].space)
+            merge(place.group, place_[first - 1].group);
+          if (first == 0) first = list[m] + 1;
         }
       }
     }
   }
-  constexpr int external_inputs(int own, int other) const {
-    Growable<std::int32_t> seen;
-    for (int g : {own, other})
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next)
-        for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r) {
-          const int operand = reads_.data()[r];
-          if (at(operand).group == own || at(operand).group == other) continue;
-          bool known = false;
-          for (std::int32_t s : seen) known = known || s == operand;
-          if (!known) seen.push_back(operand);
+  /// What the kernel of a group takes: values of others, how often they are loaded, and numbers.
+  struct Needs {
+    int inputs, loads, uniforms;
+    constexpr bool fit_kernel(int members) const {
+      return loads <= max_loads && uniforms <= max_uniforms && members + loads + uniforms <= max_instructions;
+    }
+  };
+  /// A value is loaded twice where members read it as rows in one place and whole in another.
+  constexpr Needs count_needs(int own, int other, int rank, SpaceForm a_form, SpaceForm b_form) {
+    Needs needs{0, 0, 0};
+    std::int32_t* const seen = scratch_.data();
+    const auto members = [&](bool count) {
+      for (int g : {own, other}) {
+        const SpaceForm joint = g == own ? a_form : b_form;
+        for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
+          const Place& place = place_[id];
+          const Node& node = graph_.nodes[id];
+          const std::int32_t* const operands = graph_.operands + node.first;
+          for (int i = node.arity - 1; i >= 0; --i) {
+            const int operand = operands[i];
+            if (operand < 0 || has_operand(place.shape_only, i)) continue;
+            const Place& from = place_[operand];
+            if (!from.host && (from.group == own || from.group == other)) continue;
+            if (!count) {
+              seen[operand] = 0;
+              continue;
+            }
+            const bool squeezed = place.kind == OpKind::reduction
+                                      ? graph_.nodes[operand].rank != rank
+                                      : (joint == SpaceForm::element ? place.form : joint) == SpaceForm::squeezed;
+            const int bit = squeezed ? 2 : 1;
+            if ((seen[operand] & bit) != 0) continue;
+            (from.host ? needs.uniforms : needs.loads) += from.host && seen[operand] != 0 ? 0 : 1;
+            needs.inputs += !from.host && seen[operand] == 0 ? 1 : 0;
+            seen[operand] |= bit;
+          }
         }
-    return static_cast<int>(seen.size());
+      }
+    };
+    members(true);
+    members(false);
+    return needs;
   }
 
   // Members of two groups that others read. Readers without a group yet count too: they may never join.
   constexpr int read_outside(int own, int other) const {
     int outside = 0;
+    const std::int32_t* const readers = readers_.data();
     for (int g : {own, other})
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next) {
-        const Place& place = at(id);
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
+        const Place& place = place_[id];
         bool read = place.is_output;
         for (std::int32_t r = place.first_reader; r < place.last_reader && !read; ++r) {
-          const int by = at(readers_.data()[r]).group;
+          const int by = place_[readers[r]].group;
           read = by != own && by != other;
         }
         outside += read ? 1 : 0;
@@ -12935,38 +14293,46 @@ class Grouper {
   }
 
   // Passes over a row that two groups take as one: each reduction along the row ends one.
-  constexpr int row_passes(int own, int other) const {
-    Growable<std::int32_t> passes(places_.size());
+  constexpr int row_passes(int own, int other) {
+    std::int32_t* const passes = scratch_.data();
     int most = 0;
-    for (std::int32_t a = groups_.data()[own].first, b = groups_.data()[other].first; a >= 0 || b >= 0;) {
+    for (std::int32_t a = group_[own].first, b = group_[other].first; a >= 0 || b >= 0;) {
       std::int32_t& source = b < 0 || (a >= 0 && a < b) ? a : b;
       const int id = source;
       source = at(id).next;
       int own_passes = 0;
       for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (passes.data()[reads_.data()[r]] > own_passes) own_passes = passes.data()[reads_.data()[r]];
+        if (passes[reads_.data()[r]] > own_passes) own_passes = passes[reads_.data()[r]];
       if (at(id).kind == OpKind::reduction) ++own_passes;
-      passes.data()[id] = own_passes;
+      passes[id] = own_passes;
       if (own_passes > most) most = own_passes;
     }
+    for (int g : {own, other})
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) passes[id] = 0;
     return most + 1;
   }
 
+  constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {
+    const std::uint64_t *const n = reach(g), *const l = waiting;
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((n[w] & l[w]) | (n[w + 1] & l[w + 1]) | (n[w + 2] & l[w + 2]) | (n[w + 3] & l[w + 3]) |
+           (n[w + 4] & l[w + 4]) | (n[w + 5] & l[w + 5]) | (n[w + 6] & l[w + 6]) | (n[w + 7] & l[w + 7])) != 0)
+        return true;
+    return false;
+  }
   // Runnable order: always the first group, by its first member, whose dependencies have run.
   constexpr void sort_groups() {
     Growable<std::uint64_t> left(alive_);
     std::uint64_t* const waiting = left.data();
-    const int words = used_words();
+    const std::size_t words = used_words();
+    order_.reserve(count(group_count_));
     for (bool some = true; some;) {
       const std::size_t before = order_.size();
       some = false;
-      for (int w = 0; w < words; ++w)
+      for (std::size_t w = 0; w < words; ++w)
         for (std::uint64_t groups = waiting[w]; groups != 0; groups &= groups - 1) {
-          const int g = w * 64 + std::countr_zero(groups);
-          const std::uint64_t* const needs = reach(g);
-          std::uint64_t missing = 0;
-          for (int v = 0; v < words; ++v) missing |= needs[v] & waiting[v];
-          if (missing != 0) {
+          const int g = static_cast<int>(w * 64) + std::countr_zero(groups);
+          if (waits(g, waiting, words)) {
             some = true;
             continue;
           }
@@ -13031,11 +14397,12 @@ constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
 /// Writes the units of the groups: what each reads and makes, and how that lies in its iteration space.
 class UnitWriter {
  public:
-  constexpr UnitWriter(const GraphView& graph, const Grouper& groups) : graph_(graph), groups_(groups) {}
+  constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
+      : graph_(graph), groups_(groups), at_(groups.nodes) {}
 
   constexpr Units write() {
-    for (std::int32_t g : groups_.order()) {
-      const Grouper::Group& group = groups_.group(g);
+    for (int g = 0; g < groups_.count; ++g) {
+      const GroupMembers& group = groups_.groups[g];
       Unit unit;
       if (group.fused)
         write_fused(unit, group);
@@ -13048,75 +14415,78 @@ class UnitWriter {
 
  private:
   GraphView graph_;
-  const Grouper& groups_;
+  GroupsView groups_;
+  const NodeGroup* at_;
   Units made_;
 
+  /// Whether the node reads the elements of an operand.
+  constexpr bool reads(int id, int i) const {
+    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(at_[id].shape_only, i);
+  }
   constexpr std::int32_t operand_count() const { return static_cast<std::int32_t>(made_.operands.size()); }
   constexpr std::int32_t member_count() const { return static_cast<std::int32_t>(made_.members.size()); }
   constexpr void add_operand(const UnitOperand& operand) { made_.operands.push_back(operand); }
 
-  constexpr void write_fused(Unit& unit, const Grouper::Group& group) {
+  constexpr void write_fused(Unit& unit, const GroupMembers& group) {
     unit.kind = UnitKind::fused;
-    unit.rank = static_cast<std::uint8_t>(group.space.rank);
+    unit.rank = static_cast<std::uint8_t>(group.rank);
     unit.root = group.last;
     unit.first_member = member_count();
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id)) {
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) {
       made_.members.push_back(id);
       // Any member of the whole space gives its shape; a reduction's operand does too.
-      if (groups_.form_of(id) == SpaceForm::element)
+      if (at_[id].form == SpaceForm::element)
         unit.space = id;
-      else if (unit.space < 0 && groups_.kind(id) == OpKind::reduction &&
-               groups_.space_of(graph_.operand(id, 0)) == group.space)
+      else if (unit.space < 0 && at_[id].whole_input)
         unit.space = graph_.operand(id, 0);
     }
     unit.member_count = unit.first_uniform = member_count();
     unit.member_count -= unit.first_member;
     unit.first_input = operand_count();
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id)) list_operands(unit, group, id);
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) list_operands(unit, group, id);
     unit.uniform_count = member_count() - unit.first_uniform;
     unit.input_count = operand_count() - unit.first_input;
     unit.first_output = operand_count();
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id))
-      if (groups_.leaves_group(id)) add_operand(fused_output(group, id));
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
+      if (at_[id].leaves) add_operand(fused_output(group, id));
     unit.output_count = operand_count() - unit.first_output;
   }
 
   /// Host scalars and values from outside that a member of a fused unit reads, each listed once.
-  constexpr void list_operands(const Unit& unit, const Grouper::Group& group, std::int32_t id) {
+  constexpr void list_operands(const Unit& unit, const GroupMembers& group, std::int32_t id) {
     const Node& node = graph_.nodes[id];
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operands[node.first + i];
-      if (!groups_.reads(id, i) || groups_.group_of(operand) == groups_.group_of(id)) continue;
+      if (!reads(id, i) || at_[operand].group == at_[id].group) continue;
       bool known = false;
-      if (groups_.is_host(operand)) {
+      if (at_[operand].host) {
         for (std::int32_t k = unit.first_uniform; k < member_count(); ++k)
           known = known || made_.members.data()[k] == operand;
         if (!known) made_.members.push_back(operand);
         continue;
       }
-      const SpaceForm form = groups_.kind(id) == OpKind::reduction ? form_in_row(group, operand) : groups_.form_of(id);
-      const UnitOperand made = aligned_operand(graph_, operand, group.space.rank, form);
+      const SpaceForm form = at_[id].kind == OpKind::reduction ? form_in_row(group, operand) : at_[id].form;
+      const UnitOperand made = aligned_operand(graph_, operand, group.rank, form);
       for (std::int32_t k = unit.first_input; k < operand_count() && !known; ++k)
         known = made_.operands.data()[k].node == operand && same_operand(made_.operands.data()[k], made);
       if (!known) add_operand(made);
     }
   }
   /// How the operand of a reduction lies in the space.
-  constexpr SpaceForm form_in_row(const Grouper::Group& group, int operand) const {
-    return graph_.nodes[operand].rank == group.space.rank ? SpaceForm::element : SpaceForm::squeezed;
+  constexpr SpaceForm form_in_row(const GroupMembers& group, int operand) const {
+    return graph_.nodes[operand].rank == group.rank ? SpaceForm::element : SpaceForm::squeezed;
   }
 
-  constexpr UnitOperand fused_output(const Grouper::Group& group, std::int32_t id) const {
-    if (groups_.kind(id) != OpKind::reduction)
-      return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
+  constexpr UnitOperand fused_output(const GroupMembers& group, std::int32_t id) const {
+    if (at_[id].kind != OpKind::reduction) return aligned_operand(graph_, id, group.rank, at_[id].form);
     const Reduced reduced = Reduced::of(graph_[id]);
     const int operand = graph_.operand(id, 0);
     UnitOperand made;
     made.node = id;
     made.accumulates = !read_inside(group, id);
     made.reduce_op = graph_[id].op;
-    for (int d = 0; d < group.space.rank; ++d) {
-      const int own = aligned_dim(group.space.rank, form_in_row(group, operand), graph_[operand].rank, d);
+    for (int d = 0; d < group.rank; ++d) {
+      const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
       if (own < 0 || reduced.has(own) || graph_[operand].is_unit(own)) continue;
       int at = own;
       if (!reduced.keep)
@@ -13125,17 +14495,17 @@ class UnitWriter {
     }
     return made;
   }
-  constexpr bool read_inside(const Grouper::Group& group, std::int32_t id) const {
-    for (std::int32_t user = group.first; user >= 0; user = groups_.next_member(user))
+  constexpr bool read_inside(const GroupMembers& group, std::int32_t id) const {
+    for (std::int32_t user = group.first; user >= 0; user = at_[user].next)
       for (int i = 0; i < graph_[user].arity; ++i)
         if (graph_.operand(user, i) == id) return true;
     return false;
   }
 
-  constexpr void write_single(Unit& unit, const Grouper::Group& group) {
+  constexpr void write_single(Unit& unit, const GroupMembers& group) {
     const int id = group.last;
     unit.root = unit.space = id;
-    switch (groups_.kind(id)) {
+    switch (at_[id].kind) {
       case OpKind::layout:
         unit.kind = UnitKind::layout;
         break;
@@ -13168,16 +14538,16 @@ class UnitWriter {
         break;
     }
     int rule_node = id;
-    if (const int product = groups_.addition(id); product >= 0) {
+    if (const int product = at_[id].addition; product >= 0) {
       rule_node = unit.space = product;
       unit.addend = graph_.operand(id, 0) == product ? graph_.operand(id, 1) : graph_.operand(id, 0);
     }
     unit.first_input = operand_count();
     for (int i = 0; i < graph_[rule_node].arity; ++i) {
       const int operand = graph_.operand(rule_node, i);
-      if (!groups_.reads(rule_node, i) || (groups_.is_host(operand) && graph_[rule_node].op != Op::repeat)) continue;
-      if (groups_.group_of(operand) == groups_.group_of(id)) continue;
-      add_operand({.node = operand, .operand = static_cast<std::int8_t>(i)});
+      if (!reads(rule_node, i) || (at_[operand].host && graph_[rule_node].op != Op::repeat)) continue;
+      if (at_[operand].group == at_[id].group) continue;
+      add_operand({.node = operand, .operand = i});
     }
     if (unit.addend >= 0) add_operand({.node = unit.addend});
     unit.input_count = operand_count() - unit.first_input;
@@ -13191,9 +14561,9 @@ class UnitWriter {
     unit.output_count = operand_count() - unit.first_output;
   }
 
-  constexpr void list_results(const Grouper::Group& group) {
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id))
-      if (groups_.leaves_group(id)) add_operand({.node = id});
+  constexpr void list_results(const GroupMembers& group) {
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
+      if (at_[id].leaves) add_operand({.node = id});
   }
 
   /// The outputs of a repeat up to the last that anybody projects, in their order.
@@ -13201,20 +14571,23 @@ class UnitWriter {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
       if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
-      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k)
-        add_operand({.operand = static_cast<std::int8_t>(k)});
-      made_.operands.data()[first + dim_of(graph_[p])].node = p;
+      for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
+      made_.operands.data()[first + output_of(graph_[p])].node = p;
     }
   }
 };
 
 }  // namespace detail
 
-/// Collects the nodes of a graph into units. Host scalars and arguments belong to none.
-constexpr Units group_units(const GraphView& graph) {
-  const detail::Grouper groups(graph);
+/// `spaces`, where given, are those of the nodes: what detail::NodeSpaces finds.
+constexpr Groups find_groups(const GraphView& graph, const detail::Space* spaces = nullptr) {
+  return detail::Grouper(graph, spaces).groups();
+}
+constexpr Units write_units(const GraphView& graph, const GroupsView& groups) {
   return detail::UnitWriter(graph, groups).write();
 }
+/// Collects the nodes of a graph into units. Host scalars and arguments belong to none.
+constexpr Units group_units(const GraphView& graph) { return write_units(graph, find_groups(graph).view()); }
 
 }  // namespace tessera
 
@@ -13231,14 +14604,14 @@ namespace detail {
 
 /// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as the unit lists them.
 class FusedWriter {
-  static_assert(Grouper::max_group_inputs <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
-                Grouper::max_row_passes <= Fused::max_phases);
+  static_assert(Grouper::max_loads <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
+                Grouper::max_row_passes <= Fused::max_phases && Grouper::max_instructions <= Fused::max_instrs);
 
  public:
   constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
       : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
 
-  constexpr Fused write() {
+  constexpr const Fused& write() {
     fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
     fused_.uniform_count = static_cast<std::uint8_t>(unit_.uniform_count);
     for (int i = 0; i < unit_.input_count; ++i) {
@@ -13262,7 +14635,7 @@ class FusedWriter {
   int count_ = 0;
   int instr_of_[Grouper::max_members]{};
   int load_of_[Fused::max_inputs]{};
-  int uniform_of_[64]{};
+  int uniform_of_[Grouper::max_uniforms]{};
 
   constexpr int member(int m) const { return units_.members[unit_.first_member + m]; }
   /// Members rise, so they can be halved.
@@ -13339,7 +14712,7 @@ class FusedWriter {
     }
     std::uint8_t operands[3]{};
     for (int i = 0, k = 0; i < node.arity; ++i) {
-      if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
+      if (has_operand(row_of(node.op).shape_only, i)) continue;
       const int at = operand_instr(id, graph_.operand(id, i));
       operands[k++] = static_cast<std::uint8_t>(at);
       if (fused_.instrs[at].phase > instr.phase) instr.phase = fused_.instrs[at].phase;
@@ -13388,56 +14761,76 @@ constexpr Fused lower_fused(const GraphView& graph, const UnitsView& units, int 
 }
 
 struct UnitsSize {
-  int units = 0, operands = 0, members = 0, kernels = 0, graphs = 0;
+  int units = 0, operands = 0, members = 0, graphs = 0;
 
   /// More than the units of these graphs can need: what a first evaluation has room for.
   static constexpr UnitsSize bound(const GraphView* views, int count) {
-    UnitsSize size{0, 0, 0, 0, count};
+    UnitsSize size{0, 0, 0, count};
     for (int g = 0; g < count; ++g) {
       int operands = 0;
       for (int id = 0; id < views[g].size; ++id) operands += views[g][id].arity;
       size.units += views[g].size;
       size.operands += 2 * operands + views[g].size;
       size.members += views[g].size + operands;
-      size.kernels += views[g].size;
     }
-    if (size.kernels > 128) size.kernels = 128;
     return size;
   }
 };
 
-/// The units of a whole program and the kernels that they need; equal kernels are one.
+/// Writes the kernels of fused units, and finds those that are equal: these are one.
+class KernelTable {
+ public:
+  constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
+    detail::FusedWriter writer(graph, units, u);
+    const Fused& fused = writer.write();
+    std::uint64_t hash = fused.instr_count;
+    for (int i = 0; i < fused.instr_count; ++i) hash = hash * 0x9e3779b97f4a7c15ull + hash_of(fused.instrs[i]);
+    int kernel = 0;
+    const int count = size();
+    while (kernel < count && !(hashes_.data()[kernel] == hash && kernels_.data()[kernel] == fused)) ++kernel;
+    if (kernel == count) {
+      kernels_.push_back(fused);
+      hashes_.push_back(hash);
+      graphs_.push_back(g);
+      units_.push_back(u);
+    }
+    unit.kernel = kernel;
+    unit.phases = fused.phases;
+    for (int i = 0; i < fused.instr_count; ++i)
+      if (fused.instrs[i].kind == InstrKind::reduce) ++unit.phase_reduces;
+  }
+  constexpr int size() const { return static_cast<int>(kernels_.size()); }
+  constexpr Growable<Fused>& kernels() { return kernels_; }
+  /// Where kernel k was first needed.
+  constexpr int graph_of(int k) const { return graphs_.data()[k]; }
+  constexpr int unit_of(int k) const { return units_.data()[k]; }
+
+ private:
+  Growable<Fused> kernels_;
+  Growable<std::uint64_t> hashes_;
+  Growable<int> graphs_, units_;
+
+  static constexpr std::uint64_t hash_of(const Instr& i) {
+    return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
+           static_cast<std::uint64_t>(i.a) << 16 ^ static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
+  }
+};
+
+/// The units of a whole program and the kernels that they need, where they are found at run time.
 struct ProgramUnits {
   std::vector<Units> graphs;
-  std::vector<Fused> kernels;
+  Growable<Fused> kernels;
 
   constexpr explicit ProgramUnits(const GraphView* views, int count) {
-    kernels.reserve(64);
+    KernelTable table;
     for (int g = 0; g < count; ++g) {
       graphs.push_back(group_units(views[g]));
       Units& units = graphs.back();
-      for (std::size_t u = 0; u < units.units.size(); ++u) {
-        if (units.units[u].kind != UnitKind::fused) continue;
-        const Fused fused = lower_fused(views[g], units.view(), static_cast<int>(u));
-        int kernel = 0;
-        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused))
-          ++kernel;
-        if (kernel == static_cast<int>(kernels.size())) kernels.push_back(fused);
-        units.units[u].kernel = kernel;
-        units.units[u].phases = fused.phases;
-        for (int i = 0; i < fused.instr_count; ++i)
-          if (fused.instrs[i].kind == InstrKind::reduce) ++units.units[u].phase_reduces;
-      }
+      for (std::size_t u = 0; u < units.units.size(); ++u)
+        if (units.units[u].kind == UnitKind::fused)
+          table.add(views[g], units.view(), g, static_cast<int>(u), units.units[u]);
     }
-  }
-  constexpr UnitsSize size() const {
-    UnitsSize size{0, 0, 0, static_cast<int>(kernels.size()), static_cast<int>(graphs.size())};
-    for (const Units& units : graphs) {
-      size.units += static_cast<int>(units.units.size());
-      size.operands += static_cast<int>(units.operands.size());
-      size.members += static_cast<int>(units.members.size());
-    }
-    return size;
+    kernels = std::move(table.kernels());
   }
 };
 
@@ -13446,38 +14839,47 @@ template <UnitsSize Size> struct FrozenUnits {
   Unit units[static_cast<std::size_t>(Size.units) + 1]{};
   UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
-  Fused kernels[static_cast<std::size_t>(Size.kernels) + 1]{};
   int unit_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int member_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
+  /// The graph and the unit that each kernel is for.
+  int kernel_graph[static_cast<std::size_t>(Size.units) + 1]{};
+  int kernel_unit[static_cast<std::size_t>(Size.units) + 1]{};
+  int kernel_count = 0;
 
-  UnitsSize used{};
-
-  constexpr explicit FrozenUnits(const ProgramUnits& made) : used(made.size()) {
-    if (used.kernels > Size.kernels)
-      fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
-    for (int g = 0; g < Size.graphs; ++g) {
-      const Units& from = made.graphs[static_cast<std::size_t>(g)];
-      int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
-      for (const Unit& u : from.units) units[unit++] = u;
-      for (const UnitOperand& o : from.operands) operands[operand++] = o;
-      for (std::int32_t m : from.members) members[member++] = m;
-      unit_begin[g + 1] = unit;
-      operand_begin[g + 1] = operand;
-      member_begin[g + 1] = member;
-    }
-    for (int k = 0; k < used.kernels; ++k) kernels[k] = made.kernels[static_cast<std::size_t>(k)];
+  constexpr FrozenUnits() = default;
+  constexpr void add(int g, const Units& from) {
+    int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
+    for (const Unit& u : from.units) units[unit++] = u;
+    for (const UnitOperand& o : from.operands) operands[operand++] = o;
+    for (std::int32_t m : from.members) members[member++] = m;
+    unit_begin[g + 1] = unit;
+    operand_begin[g + 1] = operand;
+    member_begin[g + 1] = member;
   }
-  /// The same without the room that was not needed.
-  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
+  constexpr UnitsSize used() const {
+    return {unit_begin[Size.graphs], operand_begin[Size.graphs], member_begin[Size.graphs], Size.graphs};
+  }
+  /// The same without the room that was not needed, and with kernels.
+  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from, const GraphView* graphs) {
     for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
     for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
     for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
-    for (int i = 0; i < Size.kernels; ++i) kernels[i] = from.kernels[i];
     for (int g = 0; g <= Size.graphs; ++g) {
       unit_begin[g] = from.unit_begin[g];
       operand_begin[g] = from.operand_begin[g];
       member_begin[g] = from.member_begin[g];
+    }
+    KernelTable table;
+    for (int g = 0; g < Size.graphs; ++g) {
+      const UnitsView view = from.graph(g);
+      for (int u = 0; u < view.count; ++u)
+        if (view.units[u].kind == UnitKind::fused) table.add(graphs[g], view, g, u, units[unit_begin[g] + u]);
+    }
+    kernel_count = table.size();
+    for (int k = 0; k < kernel_count; ++k) {
+      kernel_graph[k] = table.graph_of(k);
+      kernel_unit[k] = table.unit_of(k);
     }
   }
   constexpr UnitsView graph(int g) const {
@@ -13497,20 +14899,69 @@ template <UnitsSize Size> struct FrozenUnits {
 
 namespace tessera {
 
-/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the
-/// work of one evaluation.
+namespace detail {
+
+/// The groups of one graph as constants.
+template <int Nodes> struct FrozenGroups {
+  NodeGroup nodes[static_cast<std::size_t>(Nodes) + 1]{};
+  GroupMembers groups[static_cast<std::size_t>(Nodes) + 1]{};
+  int count = 0;
+  constexpr explicit FrozenGroups(const Groups& from) : count(static_cast<int>(from.groups.size())) {
+    const NodeGroup* const list = from.nodes.data();
+    for (int i = 0; i < Nodes; ++i) nodes[i] = list[i];
+    const GroupMembers* const own = from.groups.data();
+    for (int i = 0; i < count; ++i) groups[i] = own[i];
+  }
+  constexpr GroupsView view() const { return {nodes, groups, count}; }
+};
+
+template <int Nodes> struct FrozenSpaces {
+  Space spaces[static_cast<std::size_t>(Nodes) + 1]{};
+  constexpr explicit FrozenSpaces(const NodeSpaces& from) {
+    const Space* const list = from.spaces.data();
+    for (int i = 0; i < Nodes; ++i) spaces[i] = list[i];
+  }
+};
+
+// Compilers bound the work of one evaluation, so each pass over a graph of many nodes is a constant of its own.
+template <class Traced, std::size_t G>
+inline constexpr FrozenSpaces<Traced::graphs[G].size> graph_spaces{NodeSpaces(Traced::graphs[G])};
+template <class Traced, std::size_t G>
+inline constexpr FrozenGroups<Traced::graphs[G].size> graph_groups{
+    find_groups(Traced::graphs[G], graph_spaces<Traced, G>.spaces)};
+
+template <class Traced, std::size_t G> constexpr Units units_of_graph() {
+  constexpr const GraphView& graph = Traced::graphs[G];
+  if constexpr (graph.size <= small_program)
+    return group_units(graph);
+  else
+    return write_units(graph, graph_groups<Traced, G>.view());
+}
+
+}  // namespace detail
+
+/// The units and kernels of a traced program, as constants.
 template <class Traced> struct TracedUnits {
-  static constexpr int graph_count = static_cast<int>(Traced::graphs.size());
-  static constexpr FrozenUnits<UnitsSize::bound(Traced::graphs.data(), graph_count)> roomy{
-      ProgramUnits(Traced::graphs.data(), graph_count)};
-  static constexpr UnitsSize size = roomy.used;
-  static constexpr FrozenUnits<size> units{roomy};
+  static constexpr std::size_t graph_count = Traced::graphs.size();
+  using Graphs = std::make_index_sequence<graph_count>;
+  static constexpr auto roomy = []<std::size_t... G>(std::index_sequence<G...>) {
+    FrozenUnits<UnitsSize::bound(Traced::graphs.data(), static_cast<int>(graph_count))> made;
+    (made.add(static_cast<int>(G), detail::units_of_graph<Traced, G>()), ...);
+    return made;
+  }(Graphs());
+  static constexpr FrozenUnits<roomy.used()> units{roomy, Traced::graphs.data()};
   static constexpr auto views = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<UnitsView, sizeof...(G)>{units.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(graph_count)>{});
+  }(Graphs());
+  /// How many kernels there are, and what they are.
+  static constexpr std::size_t kernel_count = static_cast<std::size_t>(units.kernel_count);
+  template <std::size_t K>
+  static constexpr Fused kernel =
+      lower_fused(Traced::graphs[static_cast<std::size_t>(units.kernel_graph[K])],
+                  views[static_cast<std::size_t>(units.kernel_graph[K])], units.kernel_unit[K]);
   static constexpr auto kernels = []<std::size_t... K>(std::index_sequence<K...>) {
-    return std::array<Fused, sizeof...(K)>{units.kernels[K]...};
-  }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
+    return std::array<Fused, sizeof...(K)>{kernel<K>...};
+  }(std::make_index_sequence<kernel_count>());
 };
 
 }  // namespace tessera
@@ -13822,7 +15273,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        payload *= devices_on(mesh_, axes);
+        payload = checked_product(payload, devices_on(mesh_, axes), "bytes");
         add(Collective::all_to_all, axes, payload);
         return true;
       }
@@ -13887,7 +15338,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        add(Collective::all_to_all, axes, payload * devices_on(mesh_, axes));
+        add(Collective::all_to_all, axes, checked_product(payload, devices_on(mesh_, axes), "bytes"));
         return true;
       }
     }
@@ -13973,7 +15424,8 @@ class ReshardPath {
 /// Source: the order of steps is that of GSPMD's resharding: slice, permute, all_to_all, all_gather.
 constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
-  return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
+  const Sharding target = canonical(to, mesh);
+  return detail::ReshardPath(shape, dtype, mesh, canonical(from, mesh), target).steps;
 }
 
 constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
@@ -13982,7 +15434,7 @@ constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   return total;
 }
 
-/// Whether two shardings place the same elements on the same devices.
+/// Whether two canonical shardings place the same elements on the same devices.
 constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
   if (x.rank != y.rank || x.unreduced != y.unreduced || (x.unreduced != 0 && x.reduction != y.reduction)) return false;
   for (int d = 0; d < x.rank; ++d)
@@ -14135,14 +15587,15 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
-    if (!c.has(i) || (row.shape_only >> i & 1) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
     if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
   Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
   slab[static_cast<std::size_t>(dim)] = 1;
-  return halo.most_sent() * volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype));
+  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+                         "bytes of a halo", c.node().source);
 }
 
 /// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
@@ -14182,7 +15635,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   bool any = false, all = true;
   int linear_count = 0;
   for (int i = 0; i < node.arity; ++i) {
-    if (row.shape_only >> i & 1) continue;
+    if (has_operand(row.shape_only, i)) continue;
     if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
     const bool is_linear = in[i] == Dependence::linear;
     any = any || is_linear;
@@ -14222,7 +15675,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
     Dependence in[3]{};
     for (int i = 0; i < node.arity && i < 3; ++i) {
       const int operand = graph.operand(id, i);
-      if (operand < 0 || (row.shape_only >> i & 1)) continue;
+      if (operand < 0 || has_operand(row.shape_only, i)) continue;
       if (partial[static_cast<std::size_t>(operand)])
         in[i] = Dependence::linear;
       else if (graph[operand].op == Op::constant && graph[operand].value == 0)
@@ -14422,8 +15875,9 @@ class Flow {
         if (made.unreduced != 0 && leaves_parts_out(unit.kind))
           parts[at(output.node)] = lacking_parts(links_, own, unit.input_count + o, factors[at(u)], mesh_);
       }
-      if (made.unreduced != 0 && output.accumulates && output.reduce_op != Op::sum)
-        made.reduction = output.reduce_op == Op::max ? Reduction::max : Reduction::min;
+      if (made.unreduced != 0)
+        made.reduction =
+            combined_by(output.accumulates ? output.reduce_op : graph_[output.node].op, graph_[output.node].dtype);
       keep_priorities(made, values_.of[at(output.node)]);
       produced[at(output.node)] = made;
     }
@@ -14675,7 +16129,8 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
       if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
     }
   }
-  if (plan.body_offset + largest > plan.arena_bytes) plan.arena_bytes = plan.body_offset + largest;
+  const std::int64_t end = checked_sum(plan.body_offset, largest, "bytes of intermediates");
+  if (end > plan.arena_bytes) plan.arena_bytes = end;
 }
 
 }  // namespace tessera
@@ -14724,7 +16179,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
     std::int64_t count = 1;
     for (std::uint8_t axis : axes_of(d)) count *= mesh.axis_size(axis);
     const std::int64_t extent = space[static_cast<std::size_t>(d)];
-    rows *= extent / count + (extent % count != 0);
+    rows *= extent / count + (extent % count != 0);  // at most the elements of the space
   }
   CollectiveInfo made;
   made.kind = Collective::all_reduce;
@@ -14811,31 +16266,37 @@ namespace tessera {
 constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
                                   const GraphShapes& found) {
   const Unit& unit = units[u];
+  const Source at = graph[unit.root].source;
+  const auto times = [at](std::int64_t a, std::int64_t b) { return checked_product(a, b, "operations", at); };
+  const auto plus = [at](std::int64_t a, std::int64_t b) { return checked_sum(a, b, "operations", at); };
   const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
   if (unit.kind == UnitKind::fused) {
     std::int64_t total = 0;
     for (int m = 0; m < unit.member_count; ++m) {
       const int id = units.members[unit.first_member + m];
       const OpRow& row = row_of(graph[id].op);
-      total += row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id);
+      total = plus(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
     }
     return total;
   }
   if (unit.kind == UnitKind::contraction) {
     const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
     std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f) total *= links.factor(link, f).extent;
-    return unit.addend >= 0 ? total + elements(unit.root) : total;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = times(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? plus(total, elements(unit.root)) : total;
   }
   if (unit.kind == UnitKind::attention) {
     const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
     const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
     using namespace rows::attention_factor;
-    const std::int64_t scores = extent(batch) * extent(heads) * extent(queries) * extent(keys);
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : times(extent(batch) * extent(heads) * extent(queries), extent(keys));
     const bool backward = graph[unit.root].op == Op::attention_grad;
     const std::int64_t each =
         backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return AttentionForm::of_node(graph[unit.root]).causal ? scores * each / 2 : scores * each;
+    return times(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
   }
   // A scatter works on the rows that it reads, not on the table that it fills.
   const OpRow& row = row_of(graph[unit.root].op);
@@ -14859,28 +16320,43 @@ namespace tessera::detail {
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
   if (!parts.entries.empty())
-    return distinct_bytes(global, sharding.without_unreduced(), dtype, mesh) *
-           parts.count(mesh, devices_on(mesh, sharding.unreduced));
+    return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
+                           parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
   const auto bytes = [&](const Shape& extents) {
     return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
   };
-  bool even = true;
-  for (int d = 0; d < sharding.rank; ++d)
-    even =
-        even && (sharding.dims[d].empty() || global[static_cast<std::size_t>(d)] % shard_count(sharding, mesh, d) == 0);
-  const ShardGrid grid(mesh, sharding);
-  if (even) return grid.count() * bytes(local_extents(global, sharding, mesh));
+  // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
+  // many, whatever lies along the other dims.
+  Shape local = local_extents(global, sharding, mesh);
+  const Shape whole = local;
+  Shape count(local.size(), 1), shorter(local.size(), 0);
+  unsigned uneven = 0;
+  for (std::size_t d = 0; d < local.size(); ++d) {
+    if (sharding.dims[d].empty() || whole[d] == 0) continue;
+    const std::int64_t shards = shard_count(sharding, mesh, static_cast<int>(d));
+    count[d] = global[d] / whole[d];
+    shorter[d] = count[d] < shards ? global[d] % whole[d] : 0;
+    if (shorter[d] > 0) uneven |= 1u << d;
+  }
   std::int64_t total = 0;
-  for (int s = 0; s < grid.count(); ++s)
-    total += bytes(extents(shard_box(global, sharding, mesh, grid.coordinates(s))));
-  return total;
+  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: the shorter one along dim d
+    std::int64_t alike = devices_on(mesh, sharding.unreduced);
+    for (std::size_t d = 0; d < local.size(); ++d) {
+      const bool is_shorter = (kinds >> d & 1) != 0;
+      local[d] = is_shorter ? shorter[d] : whole[d];
+      if (!is_shorter) alike *= count[d];
+    }
+    total += alike * bytes(local);
+    if (kinds == 0) return total;
+  }
 }
 
 /// Bytes that a step reads or writes of a value: those of its elements, once for each part.
 constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
   if (value.role == ValueRole::host) return 0;
-  return volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)) *
-         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced));
+  return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
+                         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced)),
+                         "bytes of partial values");
 }
 
 /// Dims that were split only to be stored are gathered because the user said so.
@@ -15057,7 +16533,8 @@ class GraphPlanner {
       if (stacked) {
         Shape slice = made.shape;
         slice.erase(0);
-        made.stored_bytes = made.shape[0] * distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_);
+        made.stored_bytes = checked_product(
+            made.shape[0], distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_), "bytes of layers");
       } else {
         made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
       }
@@ -15143,7 +16620,7 @@ class GraphPlanner {
     const int result = add_value(node, target, role_of(node, target), stacked);
     step.inputs = {best};
     step.outputs = {result};
-    step.bytes = moved_bytes(value(best), mesh_) + moved_bytes(value(result), mesh_);
+    for (const int v : {best, result}) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     return result;
   }
@@ -15163,7 +16640,7 @@ class GraphPlanner {
   }
   constexpr Shape windows_of(int node, int source) const {
     return rows::window_strides(graph_[node], strides_[size(source)],
-                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))]; });
+                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
   }
 
   // ---- units
@@ -15260,9 +16737,10 @@ class GraphPlanner {
       const std::int64_t own = value(v).parts.count(mesh_, devices_on(mesh_, value(v).sharding.unreduced));
       parts = own > parts ? own : parts;
     }
-    step.flops = unit_flops(graph_, units_, u, solver_.links[size(g_)], found_) * parts;
-    for (std::int32_t v : step.inputs) step.bytes += moved_bytes(value(v), mesh_);
-    for (std::int32_t v : step.outputs) step.bytes += moved_bytes(value(v), mesh_);
+    step.flops = checked_product(unit_flops(graph_, units_, u, solver_.links[size(g_)], found_), parts, "operations",
+                                 step.source);
+    for (std::int32_t v : step.inputs) add_moved(step, v);
+    for (std::int32_t v : step.outputs) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
   }
@@ -15356,12 +16834,16 @@ class GraphPlanner {
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), k >= repeat.carried));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
-      step.flops += inside.flops * step.layers;
-      step.bytes += inside.bytes * step.layers;
+      add_times(step.flops, inside.flops, step.layers, "operations", step.source);
+      add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);
     }
     made_.steps.push_back(std::move(step));
     for (int k = 0; k < unit.output_count; ++k)
       if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
+  }
+
+  constexpr void add_moved(PlanStep& step, int v) {
+    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
 
   /// Layers take their operands as slices of memory: a view that is not row-major is copied.
@@ -15375,7 +16857,7 @@ class GraphPlanner {
     const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
     step.inputs = {v};
     step.outputs = {result};
-    step.bytes = 2 * moved_bytes(value(v), mesh_);
+    for (int i = 0; i < 2; ++i) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     return result;
   }
@@ -15434,7 +16916,7 @@ namespace tessera {
 struct ArgumentInfo {
   Shape shape{};
   Sharding sharding{};
-  double number = 0;
+  HostNumber number{};
 };
 
 /// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
@@ -15450,29 +16932,33 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
          program.argument_count);
   Growable<Shape> shapes;
   Growable<Sharding> shardings;
-  Growable<double> numbers;
+  Growable<HostNumber> numbers;
   const auto count = static_cast<std::size_t>(argument_count);
   shapes.reserve(count);
   shardings.reserve(count);
   numbers.reserve(count);
   for (int i = 0; i < argument_count; ++i) {
     shapes.push_back(arguments[i].shape);
-    shardings.push_back(arguments[i].sharding);
+    shardings.push_back(canonical(arguments[i].sharding, mesh));
     numbers.push_back(arguments[i].number);
   }
   const Growable<GraphShapes> found =
       infer_shapes(program, shapes.data(), numbers.data(), options.sizes ? *options.sizes : mesh);
   unsigned explicit_axes = 0;
-  for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
+  for (const Name& name : options.explicit_axes)
+    if (const int axis = mesh.axis_index(name.view()); mesh.axis_size(axis) > 1) explicit_axes |= 1u << axis;
+  Growable<OutputRequest> requests;
+  for (int k = 0; options.outputs != nullptr && k < program.main().output_count; ++k)
+    requests.push_back({options.outputs[k].given, canonical(options.outputs[k].sharding, mesh)});
+  const OutputRequest* const outputs = options.outputs != nullptr ? requests.data() : nullptr;
   Growable<ExplicitShardings> rules;
   if (explicit_axes != 0) rules = explicit_shardings(program, mesh, found, shardings, explicit_axes);
   ShardingSolver solver(program, units, mesh, found, rules);
-  solver.solve(shardings.data(), options.outputs);
+  solver.solve(shardings.data(), outputs);
   Plan plan;
   plan.mesh = mesh;
   plan.graphs.resize(static_cast<std::size_t>(program.graph_count));
-  GraphPlan main =
-      detail::GraphPlanner(program, units, mesh, found, solver, options, 0, options.outputs, plan.graphs).plan();
+  GraphPlan main = detail::GraphPlanner(program, units, mesh, found, solver, options, 0, outputs, plan.graphs).plan();
   plan.graphs[0] = std::move(main);
   return plan;
 }
@@ -15493,13 +16979,13 @@ namespace tessera {
 struct Abstract {
   Shape shape;
   PartitionSpec spec;
-  double number = 0;
+  HostNumber number{};
   std::int64_t layers = 0;  ///< 0: not in a Stack
 
   constexpr Abstract(Shape extents, PartitionSpec layout = {}) : shape(extents), spec(layout) {}
   static constexpr Abstract dim(std::int64_t value) {
     Abstract leaf({});
-    leaf.number = static_cast<double>(value);
+    leaf.number = value;
     return leaf;
   }
 };
@@ -15673,7 +17159,7 @@ template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
-  if constexpr (Trace::sizes.program.specs > 0)
+  if constexpr (Trace::frozen.used.specs > 0)
     if (std::is_constant_evaluated()) {
       using Axes = detail::ConstraintAxes<Trace>;
       Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
@@ -15839,10 +17325,8 @@ class PlanVerifier {
       return out.sharding.unreduced == 0 && in.sharding.unreduced == 0;
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
-      const int index = static_cast<int>(i);
-      require(
-          alike(step.inputs[i], body.arguments[i], index >= repeat.carried && index < repeat.carried + repeat.stacked),
-          "a body takes its operands as they lie outside");
+      require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
+              "a body takes its operands as they lie outside");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),

@@ -23,6 +23,7 @@
 #include <new>
 #include <numbers>
 #include <optional>
+#include <shared_mutex>
 #include <source_location>
 #include <span>
 #include <stdexcept>
@@ -30,6 +31,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,7 @@
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <pthread.h>
 #include <xsimd/xsimd.hpp>
 
 // ---- tessera/base/error.hpp
@@ -175,6 +178,89 @@ struct Name {
 
 #endif
 
+// ---- tessera/base/source.hpp
+
+#ifndef TESSERA_BASE_SOURCE_HPP
+#define TESSERA_BASE_SOURCE_HPP
+
+namespace tessera {
+
+/// The user's line behind a node, a collective or an error.
+struct Source {
+  const char* file = "";
+  std::uint32_t line = 0;
+
+  static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
+
+  /// "train.cpp:41"; empty when unknown.
+  std::string text() const {
+    if (line == 0) return {};
+    std::string_view path(file);
+    if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
+    return concat_text(path, ":", line);
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/checked.hpp
+
+#ifndef TESSERA_BASE_CHECKED_HPP
+#define TESSERA_BASE_CHECKED_HPP
+
+namespace tessera {
+
+// Arithmetic of extents, elements, bytes and operations, all of them signed 64-bit integers.
+
+/// Most elements of a tensor, 2^52: no process addresses them, and what is counted of a few such (bytes, strides,
+/// operations) stays a 64-bit integer for every element type.
+inline constexpr std::int64_t max_elements = std::int64_t{1} << 52;
+/// Most elements of all values of a program together.
+inline constexpr std::int64_t max_program_elements = max_elements << 3;
+
+/// True where the exact result is a 64-bit integer; otherwise `out` holds its last 64 bits.
+constexpr bool add_fits(std::int64_t a, std::int64_t b, std::int64_t& out) {
+  return !__builtin_add_overflow(a, b, &out);
+}
+constexpr bool subtract_fits(std::int64_t a, std::int64_t b, std::int64_t& out) {
+  return !__builtin_sub_overflow(a, b, &out);
+}
+constexpr bool multiply_fits(std::int64_t a, std::int64_t b, std::int64_t& out) {
+  return !__builtin_mul_overflow(a, b, &out);
+}
+
+namespace detail {
+[[noreturn]] inline void fail_size(std::string_view what, std::int64_t a, const char* op, std::int64_t b,
+                                   const Source& at) {
+  const std::string line = at.text();
+  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " is no 64-bit integer", line.empty() ? "" : " at ", line);
+}
+}  // namespace detail
+
+/// a + b and a * b, or `capacity`: the message says what they count, and names the user's line where it is known.
+constexpr std::int64_t checked_sum(std::int64_t a, std::int64_t b, std::string_view what, const Source& at = {}) {
+  std::int64_t sum = 0;
+  if (!add_fits(a, b, sum)) detail::fail_size(what, a, " + ", b, at);
+  return sum;
+}
+constexpr std::int64_t checked_product(std::int64_t a, std::int64_t b, std::string_view what, const Source& at = {}) {
+  std::int64_t product = 0;
+  if (!multiply_fits(a, b, product)) detail::fail_size(what, a, " * ", b, at);
+  return product;
+}
+
+/// total += a * times, or `capacity`.
+constexpr void add_times(std::int64_t& total, std::int64_t a, std::int64_t times, std::string_view what,
+                         const Source& at = {}) {
+  total = checked_sum(total, checked_product(a, times, what, at), what, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/inline_vector.hpp
 
 #ifndef TESSERA_BASE_INLINE_VECTOR_HPP
@@ -255,10 +341,31 @@ inline constexpr int max_rank = 8;
 /// Extents of a tensor, outermost first.
 using Shape = InlineVector<std::int64_t, max_rank>;
 
-/// Product of the extents; 1 for a scalar.
-constexpr std::int64_t volume(const Shape& shape) {
+/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
+/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
+/// and no reduced, sliced or transposed shape overflows.
+constexpr std::int64_t elements_of(const Shape& shape) {
   std::int64_t n = 1;
-  for (std::int64_t extent : shape) n *= extent;
+  bool empty = false;
+  for (std::int64_t extent : shape) {
+    empty = empty || extent == 0;
+    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
+  }
+  return empty ? 0 : n;
+}
+
+namespace detail {
+[[noreturn]] inline void fail_volume(const Shape& shape) {
+  std::string text;
+  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
+  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
+}
+}  // namespace detail
+
+/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
+constexpr std::int64_t volume(const Shape& shape) {
+  const std::int64_t n = elements_of(shape);
+  if (n < 0) detail::fail_volume(shape);
   return n;
 }
 
@@ -296,20 +403,35 @@ template <class T> class Growable {
 
   constexpr Growable() = default;
   /// n values, all T{}.
-  constexpr explicit Growable(std::size_t n) { resize(n); }
-  constexpr Growable(std::size_t n, const T& value) { resize(n, value); }
-  constexpr Growable(std::initializer_list<T> list) {
+  // Once there is an empty array, its destructor frees what a later step throws over.
+  constexpr explicit Growable(std::size_t n) : Growable() { resize(n); }
+  constexpr Growable(std::size_t n, const T& value) : Growable() { resize(n, value); }
+  constexpr Growable(std::initializer_list<T> list) : Growable() {
     reserve(list.size());
     for (const T& value : list) data_[size_++] = value;
   }
-  constexpr Growable(const Growable& other) : size_(other.size_), capacity_(other.size_) {
-    if (size_ > 0) data_ = copy_of(static_cast<const T*>(other.data_), size_, size_);
+  constexpr Growable(const Growable& other) : Growable() {
+    if (other.size_ == 0) return;
+    if constexpr (plain) {
+      data_ = copy_of(other.data_, other.size_, other.size_);
+    } else {
+      data_ = new T[other.size_]{};
+      for (std::size_t i = 0; i < other.size_; ++i) data_[i] = other.data_[i];
+    }
+    size_ = capacity_ = other.size_;
   }
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
-  constexpr Growable& operator=(Growable other) noexcept {
-    swap(other);
+  // Not one that takes its operand by value: it would say that copying does not throw.
+  constexpr Growable& operator=(const Growable& other) {
+    Growable copy(other);
+    swap(copy);
+    return *this;
+  }
+  constexpr Growable& operator=(Growable&& other) noexcept {
+    Growable taken(std::move(other));
+    swap(taken);
     return *this;
   }
   constexpr ~Growable() { free(); }
@@ -342,7 +464,8 @@ template <class T> class Growable {
       grow();
       data_[size_++] = std::move(copy);
     } else {
-      data_[size_++] = value;
+      data_[size_] = value;
+      ++size_;  // after what may throw
     }
   }
   constexpr void push_back(T&& value)
@@ -381,23 +504,14 @@ template <class T> class Growable {
  private:
   static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
 
-  /// The first `used` items of `items` in memory for n.
-  static constexpr T* copy_of(const T* items, std::size_t used, std::size_t n) {
+  /// The first `used` items in memory for n: moved there, where they are not plain.
+  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
     if constexpr (plain)
       if (!std::is_constant_evaluated())
         return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
     T* const made = new T[n]{};
-    for (std::size_t i = 0; i < used; ++i) made[i] = items[i];
+    for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
     return made;
-  }
-  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
-    if constexpr (plain) {
-      return copy_of(static_cast<const T*>(items), used, n);
-    } else {
-      T* const made = new T[n]{};
-      for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
-      return made;
-    }
   }
   [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
     T* const grown = copy_of(data_, size_, n);
@@ -459,6 +573,9 @@ struct Digit {
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
+/// Most devices whose ids are listed to change an order that is not changed wheel by wheel.
+inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
+
 /// Most wheels an order of devices is kept in before it becomes a list.
 inline constexpr int max_digits = 12;
 using DigitList = InlineVector<Digit, max_digits>;
@@ -472,7 +589,8 @@ struct KeptIds {
   const KeptIds* next;
 };
 
-/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value.
+/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value. After the ids
+/// come the positions of 0, 1, ... count-1 in the list, -1 for one that it lacks.
 inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
   static const KeptIds* first = nullptr;  // shared among threads
   std::uint64_t hash = count;
@@ -484,8 +602,14 @@ inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) 
     while (i < count && kept->ids[i] == ids[i]) ++i;
     if (i == count) return kept->ids;
   }
-  auto* kept = new KeptIds{new std::int32_t[count], count, hash, head};
-  for (std::size_t i = 0; i < count; ++i) kept->ids[i] = ids[i];
+  auto* kept = new KeptIds{new std::int32_t[2 * count], count, hash, head};
+  for (std::size_t i = 0; i < count; ++i) {
+    kept->ids[i] = ids[i];
+    kept->ids[count + i] = -1;
+  }
+  for (std::size_t i = count; i-- > 0;)
+    if (const auto id = static_cast<std::size_t>(ids[i]); id < count)
+      kept->ids[count + id] = static_cast<std::int32_t>(i);
   const KeptIds* made = kept;
   while (!__atomic_compare_exchange(&first, &kept->next, &made, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
   }
@@ -521,7 +645,8 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 ///
 /// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
 /// stands for 0, 1, 2, ... of whatever mesh it is given to.
-/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter.
+/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter, and for more
+/// than max_listed_devices where a transpose or a sort is no counter.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;
@@ -583,6 +708,7 @@ class DeviceOrder {
   constexpr std::int64_t position_of(std::int32_t id) const {
     std::int64_t position = 0;
     if (!is_counter()) {
+      if (many_ && id >= 0 && id < size_) return many_[size_ + id] < 0 ? size_ : many_[size_ + id];
       while (position < size_ && (*this)[position] != id) ++position;
       return position;
     }
@@ -591,8 +717,36 @@ class DeviceOrder {
     return position;
   }
 
+  /// The position of an id that stands at another position too; size() where all ids differ.
+  constexpr std::int64_t repeated() const {
+    if (is_counter()) return size_;  // a counter gives each id once
+    Growable<bool> seen(static_cast<std::size_t>(size_));
+    Growable<std::int32_t> outside;  // of 0 to size() - 1
+    for (std::int64_t i = 0; i < size_; ++i) {
+      const std::int32_t id = (*this)[i];
+      if (id < 0 || id >= size_) {
+        outside.push_back(id);
+        continue;
+      }
+      if (seen[static_cast<std::size_t>(id)]) return i;
+      seen[static_cast<std::size_t>(id)] = true;
+    }
+    sort(outside.data(), static_cast<std::int64_t>(outside.size()));
+    for (std::size_t i = 1; i < outside.size(); ++i)
+      if (outside[i] == outside[i - 1]) return position_of(outside[i]);
+    return size_;
+  }
+
   /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
   constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
+    bool moves = false;  // axes in their order, those of size 1 aside, are no transpose
+    int last = -1;
+    for (std::size_t i = 0; i < axes; ++i) {
+      if (sizes[order[i]] == 1) continue;
+      moves = moves || order[i] < last;
+      last = order[i];
+    }
+    if (!moves) return *this;
     if (is_counter()) {
       DigitList groups[max_digits + 1], all;
       bool fits = axes <= max_digits && detail::split_digits(digits_, sizes, axes, groups);
@@ -626,6 +780,7 @@ class DeviceOrder {
         if (append(groups[0], groups[1])) return of_digits(groups[0]);
       }
     }
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t begin = 0; begin < size_; begin += group) {
       for (std::int64_t i = begin; i < begin + group; ++i) ids[static_cast<std::size_t>(i)] = (*this)[i];
@@ -702,7 +857,13 @@ class DeviceOrder {
       sink(0, end);
     }
   }
+  constexpr void check_listed() const {
+    if (size_ > max_listed_devices)
+      fail(errc::capacity, "[mesh] device order: ", size_,
+           " ids in no order of a transposed array; ids are listed for ", max_listed_devices, " devices at most");
+  }
   template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
+    check_listed();
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t i = 0; i < size_; ++i) ids[static_cast<std::size_t>(i)] = id_at(i);
     return DeviceOrder(ids.data(), ids.size());
@@ -727,10 +888,15 @@ class DeviceOrder {
       block *= digit.size;
       minor_first.push_back(digit);
     }
-    for (const Digit& digit : minor_first) {  // each id once: a stride is what the narrower digits count
+    // Each id once: a stride is what the narrower digits count, and no two digits have the same.
+    for (std::size_t d = 0; d < minor_first.size(); ++d) {
+      const std::int32_t stride = minor_first[d].stride;
       std::int64_t narrower = 1;
-      for (const Digit& other : minor_first) narrower *= other.stride < digit.stride ? other.size : 1;
-      if (narrower != digit.stride) return false;
+      for (std::size_t o = 0; o < minor_first.size(); ++o) {
+        if (o != d && minor_first[o].stride == stride) return false;
+        if (minor_first[o].stride < stride) narrower *= minor_first[o].size;
+      }
+      if (narrower != stride) return false;
     }
     for (std::size_t d = minor_first.size(); d-- > 0;) digits_.push_back(minor_first[d]);
     for (std::int64_t i = 0; i < size_; ++i) {
@@ -940,9 +1106,9 @@ class SubMesh;  // mesh/sub_mesh.hpp
 
 /// Devices arranged in a grid of axes. A mesh without axes is one device.
 ///
-/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise. A mesh is a plain value
-/// of a fixed size, however many devices it has. Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an
-/// order that is no permutation of the ids.
+/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise; a mesh without axes may
+/// be one device of another mesh, by its id. A mesh is a plain value of a fixed size, however many devices it has.
+/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
@@ -998,7 +1164,7 @@ class Mesh {
     return order_.empty() ? static_cast<int>(position) : order_[position];
   }
   constexpr Coordinates coordinates_of(int device) const {
-    if (device < 0 || device >= size_)
+    if (axes_.empty() && !order_.empty() ? device != order_[0] : device < 0 || device >= size_)
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
     std::int64_t position = order_.empty() ? device : order_.position_of(device);
     Coordinates coordinates(axes_.size(), 0);
@@ -1062,23 +1228,12 @@ class Mesh {
     if (order_.empty()) return;
     if (order_.size() != size_)
       fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
-    if (!order_.is_counter()) {  // a counter gives each id once
-      Growable<bool> seen(static_cast<std::size_t>(size_));
-      std::int64_t outside = size_;
-      for (std::int64_t i = 0; i < size_; ++i) {
-        const std::int32_t device = order_[i];
-        bool twice = false;
-        if (device >= 0 && device < size_) {
-          twice = seen[static_cast<std::size_t>(device)];
-          seen[static_cast<std::size_t>(device)] = true;
-        } else {
-          twice = order_.position_of(device) < i;
-          outside = i;
-        }
-        if (twice) fail(errc::mesh_devices, "[mesh] device ids differ: ", device, " is given twice");
-      }
-      if (outside < size_) fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[outside]);
-    }
+    if (const std::int64_t repeated = order_.repeated(); repeated < size_)
+      fail(errc::mesh_devices, "[mesh] device ids differ: ", order_[repeated], " is given twice");
+    const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
+    for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
+      if (order_[i] < 0 || order_[i] >= ids)
+        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[i]);
     // One spelling for one mesh: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
@@ -1946,6 +2101,24 @@ constexpr Sharding replicated(int rank) {
   return sharding;
 }
 
+/// The same placement without what splits nothing: axes of size 1. Two shardings on one mesh mean the same where these
+/// are equal. Plans are made of them, tensors keep what was written.
+constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
+  unsigned ones = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) ones |= mesh.axis_size(axis) == 1 ? 1u << axis : 0u;
+  if ((sharding.used_axes() & ones) == 0) return sharding;
+  Sharding made = sharding;
+  made.unreduced = static_cast<std::uint16_t>(made.unreduced & ~ones);
+  if (made.unreduced == 0) made.reduction = Reduction::sum;
+  for (int dim = 0; dim < made.rank; ++dim) {
+    made.dims[dim].clear();
+    for (std::uint8_t axis : sharding.dims[dim])
+      if ((ones >> axis & 1) == 0) made.dims[dim].push_back(axis);
+    if (made.dims[dim].empty()) made.priority[dim] = 0;
+  }
+  return made;
+}
+
 namespace detail {
 [[noreturn]] inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec, const Mesh& mesh,
                                    int rank) {
@@ -2044,7 +2217,7 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
     const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
     const std::int64_t begin = index * chunk;
     box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+    box.end[dim] = box.begin[dim] + (chunk < shape[dim] - box.begin[dim] ? chunk : shape[dim] - box.begin[dim]);
   }
   return box;
 }
@@ -2161,7 +2334,7 @@ namespace tessera {
 /// A sharding as Shardy writes it. Beside ours it has dims that propagation may split further, and axes that are
 /// promised to replicate. Its priority of a dim is kept as ours, a way to store.
 struct ShardySharding {
-  Name mesh_name{"mesh"};
+  Name mesh_name{"mesh"};  ///< empty where the text holds the mesh itself: `<mesh<["x"=2]>, [{"x"}]>`
   Sharding sharding;
   std::uint8_t open_dims = 0;    ///< one bit a dim: `{"x", ?}`
   std::uint16_t replicated = 0;  ///< one bit a mesh axis: `replicated={"y"}`
@@ -2234,10 +2407,10 @@ class ShardyAxes {
 };
 }  // namespace detail
 
-/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, axes that were cut into parts as one, with `device_ids=[...]` where ids
-/// are not laid row-major.
-inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
-  std::string out = concat_text("sdy.mesh @", name, " = <[");
+namespace detail {
+/// `["data"=2, "model"=4], device_ids=[...]`.
+inline std::string shardy_mesh_body(const Mesh& mesh) {
+  std::string out = "[";
   const char* separator = "";
   for (int axis = 0; axis < mesh.rank(); ++axis) {
     const detail::AxisRun run(mesh, axis);
@@ -2251,11 +2424,17 @@ inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "m
     for (std::int64_t i = 0; i < mesh.size(); ++i) out += concat_text(i ? ", " : "", mesh.order()[i]);
     out += "]";
   }
-  return out + ">";
+  return out;
+}
+}  // namespace detail
+
+/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, axes that were cut into parts as one, with `device_ids=[...]` where ids
+/// are not laid row-major.
+inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
+  return concat_text("sdy.mesh @", name, " = <", detail::shardy_mesh_body(mesh), ">");
 }
 
-/// `#sdy.sharding<@mesh, [{"x"}, {"y", ?}p1], replicated={"z"}, unreduced={"w"}>`. Shardy has no word for the kind of
-/// reduction: it sums.
+/// `#sdy.sharding<@mesh, [{"x"}, {"y", ?}p1], replicated={"z"}, unreduced=max{"w"}>`; sums are `unreduced={"w"}`.
 inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   const Sharding& sharding = from.sharding;
   const auto axes_of = [&](unsigned mask) {
@@ -2264,7 +2443,11 @@ inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
       if (mask >> axis & 1) list.add(axis);
     return list.text();
   };
-  std::string out = concat_text("#sdy.sharding<@", from.mesh_name.view(), ", [");
+  std::string out = "#sdy.sharding<";
+  if (from.mesh_name.view().empty())
+    out += concat_text("mesh<", detail::shardy_mesh_body(mesh), ">, [");
+  else
+    out += concat_text("@", from.mesh_name.view(), ", [");
   for (int dim = 0; dim < sharding.rank; ++dim) {
     detail::ShardyAxes axes(mesh);
     for (std::uint8_t axis : sharding.dims[dim]) axes.add(axis);
@@ -2275,7 +2458,10 @@ inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   }
   out += "]";
   if (from.replicated != 0) out += concat_text(", replicated={", axes_of(from.replicated), "}");
-  if (sharding.unreduced != 0) out += concat_text(", unreduced={", axes_of(sharding.unreduced), "}");
+  if (sharding.unreduced != 0) {
+    const bool sums = sharding.reduction == Reduction::sum;
+    out += concat_text(", unreduced=", sums ? "" : name_of(sharding.reduction), "{", axes_of(sharding.unreduced), "}");
+  }
   return out + ">";
 }
 inline std::string shardy_text(const Sharding& sharding, const Mesh& mesh) {
@@ -2290,12 +2476,23 @@ class ShardyParser {
   constexpr explicit ShardyParser(std::string_view source) : source_(source), reader_{source} {}
 
   constexpr Mesh mesh() {
+    (void)reader_.take("#");
+    if (reader_.take("sdy.sharding<")) {  // the mesh that a sharding holds
+      expect(reader_.take("mesh"));
+      return mesh_body();
+    }
     if (reader_.take("sdy.mesh")) {
       expect(reader_.take("@"));
       expect(!reader_.take_name().empty());
       expect(reader_.take("="));
     }
-    expect(reader_.take("<[") || (reader_.take("<") && reader_.take("[")));
+    const Mesh read = mesh_body();
+    expect(reader_.done());
+    return read;
+  }
+  /// `<["x"=2], device_ids=[...]>`.
+  constexpr Mesh mesh_body() {
+    expect(reader_.take("<") && reader_.take("["));
     AxisTable axes;
     if (!reader_.take("]")) {
       do {
@@ -2317,17 +2514,26 @@ class ShardyParser {
       } while (reader_.take(","));
       expect(reader_.take("]"));
     }
-    expect(reader_.take(">") && reader_.done());
+    expect(reader_.take(">"));
     return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
   }
 
   constexpr ShardySharding sharding(const Mesh& mesh) {
     ShardySharding out;
     (void)reader_.take("#");
-    expect(reader_.take("sdy.sharding<") && reader_.take("@"));
-    const std::string_view name = reader_.take_name();
-    expect(!name.empty());
-    out.mesh_name = Name(name);
+    expect(reader_.take("sdy.sharding<"));
+    if (reader_.take("@")) {
+      const std::string_view name = reader_.take_name();
+      expect(!name.empty());
+      out.mesh_name = Name(name);
+    } else {
+      expect(reader_.take("mesh"));
+      out.mesh_name = Name("");
+      const Mesh own = mesh_body();
+      if (!(own == joined(mesh)))
+        fail(errc::mesh_mismatch, "[shardy] mesh: '", source_, "' is about ", own.text(), ", not ", mesh.text(),
+             "; ts::parse_shardy_mesh(text) reads it");
+    }
     expect(reader_.take(",") && reader_.take("["));
     unsigned used = 0;
     if (!reader_.take("]")) {
@@ -2337,9 +2543,12 @@ class ShardyParser {
     }
     while (reader_.take(",")) {
       if (reader_.take("replicated")) {
+        expect(reader_.take("="));
         axis_set(mesh, out.replicated, used);
       } else {
-        expect(reader_.take("unreduced"));
+        expect(reader_.take("unreduced") && reader_.take("="));
+        for (const Reduction kind : {Reduction::sum, Reduction::max, Reduction::min})
+          if (reader_.take(name_of(kind))) out.sharding.reduction = kind;
         axis_set(mesh, out.sharding.unreduced, used);
       }
     }
@@ -2348,6 +2557,16 @@ class ShardyParser {
   }
 
  private:
+  /// The mesh before its axes were cut into parts.
+  static constexpr Mesh joined(const Mesh& mesh) {
+    AxisTable axes;
+    for (int axis = 0; axis < mesh.rank();) {
+      const AxisRun run(mesh, axis);
+      axes.push_back({Name(run.name()), static_cast<int>(run.size)});
+      axis = run.end;
+    }
+    return Mesh(axes, mesh.order());
+  }
   constexpr void dim(const Mesh& mesh, ShardySharding& out, unsigned& used) {
     Sharding& sharding = out.sharding;
     require(sharding.rank < max_rank, "too many dims");
@@ -2372,7 +2591,7 @@ class ShardyParser {
     sharding.priority[at] = static_cast<std::uint8_t>(priority);
   }
   constexpr void axis_set(const Mesh& mesh, std::uint16_t& mask, unsigned& used) {
-    expect(reader_.take("=") && reader_.take("{"));
+    expect(reader_.take("{"));
     do
       for (const std::uint8_t axis : axes(mesh, used)) mask = static_cast<std::uint16_t>(mask | 1u << axis);
     while (reader_.take(","));
@@ -2451,12 +2670,14 @@ constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_v
 }
 
 /// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it. A part of an axis, `"x":(1)2`, is
-/// read on a mesh that has it: see shardy_mesh. Errors: `sharding_string` for other text, `spec_axis` for an axis that
-/// is unknown or used twice, and for a part that the axes of the mesh don't make up.
+/// read on a mesh that has it: see shardy_mesh. A mesh in the text must be this one. Errors: `mesh_mismatch`;
+/// `sharding_string` for other text, `spec_axis` for an axis that is unknown or used twice, and for a part that the
+/// axes of the mesh don't make up.
 constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh) {
   return detail::ShardyParser(source).sharding(mesh);
 }
-/// Reads `sdy.mesh @mesh = <["x"=2]>`, or the part from `<` on.
+/// Reads `sdy.mesh @mesh = <["x"=2]>`, the part from `<` on, or the mesh that a sharding holds in place of a name. The
+/// mesh of a tensor that is on one device, `<[], device_ids=[3]>`, has that device alone.
 constexpr Mesh parse_shardy_mesh(std::string_view source) { return detail::ShardyParser(source).mesh(); }
 
 }  // namespace tessera
@@ -2494,6 +2715,8 @@ constexpr std::string_view name_of(ShardingType type) {
 ///
 /// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
 /// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
+/// Errors: `capacity` from ==, canonical() and replica_id() where sizes of the tile don't divide those of the
+/// transposed range and there are more than max_listed_devices.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
@@ -2520,8 +2743,20 @@ struct HloSharding {
   std::string text(HloForm form = HloForm::iota) const;
 
   friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
-    const HloSharding x = a.canonical(), y = b.canonical();
-    return x.kind == y.kind && x.tile == y.tile && x.subgroups == y.subgroups && x.devices == y.devices;
+    if (a.kind == b.kind && a.tile == b.tile && a.subgroups == b.subgroups && a.devices == b.devices) return true;
+    const HloSharding x = a.canonical_tile(), y = b.canonical_tile();
+    if (x.kind != y.kind || !(x.tile == y.tile) || !(x.subgroups == y.subgroups)) return false;
+    return x.kind == Kind::tiled ? a.canonical().devices == b.canonical().devices : x.devices == y.devices;
+  }
+
+ private:
+  static constexpr std::size_t max_tile_dims = max_rank + 4;
+  /// canonical() without the devices of its tile; `order` says which dim of this tile each of its dims was.
+  constexpr HloSharding canonical_tile(int* order, std::size_t& axes) const;
+  constexpr HloSharding canonical_tile() const {
+    int order[max_tile_dims]{};
+    std::size_t axes = 0;
+    return canonical_tile(order, axes);
   }
 };
 
@@ -2655,13 +2890,11 @@ class HloParser {
 
 }  // namespace detail
 
-constexpr HloSharding HloSharding::canonical() const {
+constexpr HloSharding HloSharding::canonical_tile(int* order, std::size_t& axes) const {
   if (kind != Kind::tiled) return *this;
   const std::size_t dims = rank();
   HloSharding out;
   out.kind = Kind::tiled;
-  int order[max_rank + 4]{};
-  std::size_t axes = 0;
   for (; axes < dims; ++axes) {
     order[axes] = static_cast<int>(axes);
     out.tile.push_back(tile[axes]);
@@ -2684,6 +2917,14 @@ constexpr HloSharding HloSharding::canonical() const {
     whole.kind = out.subgroups.empty() ? Kind::replicated : kinds[static_cast<std::size_t>(out.subgroups.back())];
     return whole;
   }
+  return out;
+}
+
+constexpr HloSharding HloSharding::canonical() const {
+  int order[max_tile_dims]{};
+  std::size_t axes = 0;
+  HloSharding out = canonical_tile(order, axes);
+  if (out.kind != Kind::tiled) return out;
   out.devices = devices.transposed(tile.data(), order, axes);
   if (!out.subgroups.empty() && out.subgroups.back() == Subgroup::replicated)
     out.devices = out.devices.ascending_in_groups(out.tile.back());
@@ -2691,7 +2932,9 @@ constexpr HloSharding HloSharding::canonical() const {
 }
 
 constexpr std::uint64_t HloSharding::hash() const {
-  const HloSharding one = canonical();
+  HloSharding one = canonical_tile();
+  // Where devices can't be listed, shardings that differ in nothing else share a hash.
+  if (one.kind == Kind::tiled && devices.size() <= max_listed_devices) one = canonical();
   std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
   for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
   for (Subgroup group : one.subgroups) hash = hash_mix(hash, static_cast<std::uint64_t>(group));
@@ -2701,7 +2944,7 @@ constexpr std::uint64_t HloSharding::hash() const {
 constexpr ShardingType HloSharding::type() const {
   constexpr ShardingType types[] = {ShardingType::unannotated, ShardingType::replicated, ShardingType::maximal,
                                     ShardingType::manual,      ShardingType::unreduced,  ShardingType::tiled};
-  const HloSharding one = canonical();
+  const HloSharding one = canonical_tile();
   if (one.kind != Kind::tiled || one.subgroups.empty()) return types[static_cast<std::size_t>(one.kind)];
   if (one.subgroups.contains(Subgroup::manual)) return ShardingType::manual;
   if (one.subgroups.contains(Subgroup::unreduced)) return ShardingType::unreduced;
@@ -2789,7 +3032,7 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
     const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
     const std::int64_t begin = tile % sharding.tile[dim] * chunk;
     box.begin[dim] = begin < shape[dim] ? begin : shape[dim];
-    box.end[dim] = begin + chunk < shape[dim] ? begin + chunk : shape[dim];
+    box.end[dim] = box.begin[dim] + (chunk < shape[dim] - box.begin[dim] ? chunk : shape[dim] - box.begin[dim]);
   }
   return box;
 }
@@ -3323,6 +3566,7 @@ namespace tessera {
 /// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
 /// has no arithmetic.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
+inline constexpr int dtype_count = 10;
 
 /// Size of one element in bytes.
 constexpr std::size_t size_of(DType type) {
@@ -3379,6 +3623,42 @@ template <class T>
 concept Element = requires { detail::DTypeOf<T>::value; };
 
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
+
+namespace detail {
+template <DType> struct ElementOf {
+  using type = void;
+};
+template <> struct ElementOf<DType::f32> {
+  using type = float;
+};
+template <> struct ElementOf<DType::f64> {
+  using type = double;
+};
+template <> struct ElementOf<DType::bf16> {
+  using type = bf16;
+};
+template <> struct ElementOf<DType::i8> {
+  using type = std::int8_t;
+};
+template <> struct ElementOf<DType::i16> {
+  using type = std::int16_t;
+};
+template <> struct ElementOf<DType::i32> {
+  using type = std::int32_t;
+};
+template <> struct ElementOf<DType::i64> {
+  using type = std::int64_t;
+};
+template <> struct ElementOf<DType::u8> {
+  using type = std::uint8_t;
+};
+template <> struct ElementOf<DType::bool_> {
+  using type = bool;
+};
+}  // namespace detail
+
+/// The C++ type of one element in memory; void for f16.
+template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
 
 /// float, double or bf16.
 template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
@@ -3480,28 +3760,72 @@ template <class T> class IntrusivePtr {
 
 #endif
 
-// ---- tessera/base/source.hpp
+// ---- tessera/base/promotion.hpp
 
-#ifndef TESSERA_BASE_SOURCE_HPP
-#define TESSERA_BASE_SOURCE_HPP
+#ifndef TESSERA_BASE_PROMOTION_HPP
+#define TESSERA_BASE_PROMOTION_HPP
+
+// Which element type operands of different types are computed in. JAX's "Type promotion semantics", with 32-bit default
+// types for what has no width of its own: a plain number, a mean of integers, a quotient of integers.
 
 namespace tessera {
 
-/// The user's line behind a node, a collective or an error.
-struct Source {
-  const char* file = "";
-  std::uint32_t line = 0;
+/// A plain number has no width: it takes the type of the tensor it meets, unless that is of a lower kind.
+enum class NumberKind : std::uint8_t { integer, floating };
 
-  static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
+constexpr bool is_integer(DType type) { return !is_floating(type) && type != DType::bool_; }
 
-  /// "train.cpp:41"; empty when unknown.
-  std::string text() const {
-    if (line == 0) return {};
-    std::string_view path(file);
-    if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
-    return concat_text(path, ":", line);
-  }
-};
+namespace detail {
+/// The edges of JAX's lattice, upwards, as the set of types that a type may become; each holds the type itself.
+constexpr DTypeSet becomes(DType type) {
+  constexpr DTypeSet f64 = set_of(DType::f64), f32 = f64 | set_of(DType::f32), f16 = f32 | set_of(DType::f16),
+                     bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
+                     i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
+                     u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
+  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
+  return sets[static_cast<std::size_t>(type)];
+}
+constexpr int count_of(DTypeSet set) {
+  int n = 0;
+  for (unsigned left = set; left != 0; left &= left - 1) ++n;
+  return n;
+}
+}  // namespace detail
+
+/// The least type that both may become: i8 and u8 meet in i16, bf16 and f16 in f32, i64 and bf16 in bf16.
+constexpr DType promote(DType x, DType y) {
+  const unsigned both = detail::becomes(x) & detail::becomes(y);
+  for (int t = 0; t < dtype_count; ++t)
+    if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
+  return x;  // not reached: every two types have a least upper bound
+}
+
+/// The type of a tensor that meets a plain number: its own, but f32 where an integer or bool meets a floating number,
+/// and i32 where a bool meets a whole one.
+constexpr DType promote(DType x, NumberKind number) {
+  if (number == NumberKind::floating) return is_floating(x) ? x : DType::f32;
+  return x == DType::bool_ ? DType::i32 : x;
+}
+
+/// What functions are computed in that have no integer results, such as quotients, roots and means: f32 for integers
+/// and bools.
+constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32; }
+
+/// What a sum of elements gives: i32 for bools and integers of fewer bits.
+constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
+
+/// What a sum is kept in while it is partial: as it is, but sums of bf16 are f32 until they are whole.
+constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
+
+/// Whether a whole number is one of the values of an integer type.
+constexpr bool holds(DType type, double number) {
+  if (is_floating(type)) return true;
+  if (type == DType::bool_) return number == 0 || number == 1;
+  const int bits = static_cast<int>(8 * size_of(type)) - (type == DType::u8 ? 0 : 1);
+  double end = 1;
+  for (int b = 0; b < bits; ++b) end *= 2;
+  return number >= (type == DType::u8 ? 0 : -end) && number < end;
+}
 
 }  // namespace tessera
 
@@ -3645,6 +3969,133 @@ struct GraphView {
 
 #endif
 
+// ---- tessera/graph/host_number.hpp
+
+#ifndef TESSERA_GRAPH_HOST_NUMBER_HPP
+#define TESSERA_GRAPH_HOST_NUMBER_HPP
+
+namespace tessera {
+
+/// A number that is known on the host: a size, a Dim, a Scalar. It is a double, and a 64-bit integer that is exact
+/// where it was made from one: doubles have no odd numbers above 2^53.
+class HostNumber {
+ public:
+  constexpr HostNumber() = default;
+  constexpr HostNumber(double number) : real_(number), integer_(truncated(number)) {}
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr HostNumber(T number) : real_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}
+
+  constexpr double real() const { return real_; }
+  constexpr std::int64_t integer() const { return integer_; }
+  /// As an element of a tensor.
+  template <class T> constexpr T as() const {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return static_cast<T>(integer_);
+    else
+      return static_cast<T>(real_);
+  }
+
+  friend constexpr bool operator==(const HostNumber& a, const HostNumber& b) {
+    return a.real_ == b.real_ && a.integer_ == b.integer_;
+  }
+
+ private:
+  double real_ = 0;
+  std::int64_t integer_ = 0;
+
+  /// Towards zero; 0 for NaN, and the nearest integer that there is beyond 64 bits.
+  static constexpr std::int64_t truncated(double number) {
+    if (!(number > -9223372036854775808.0)) return number != number ? 0 : INT64_MIN;
+    return number < 9223372036854775808.0 ? static_cast<std::int64_t>(number) : INT64_MAX;
+  }
+};
+
+constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
+  return hash_mix(hash_mix(hash, number.real()), static_cast<std::uint64_t>(number.integer()));
+}
+
+/// An integer constant. A node's value is a double: of an integer beyond 2^53 it holds all but the last 11 bits, which
+/// are attribute bytes.
+constexpr Node integer_node(std::int64_t number, DType dtype) {
+  constexpr std::int64_t exact = std::int64_t{1} << 53;
+  Node made{.op = Op::constant, .dtype = dtype, .value = static_cast<double>(number)};
+  if (number >= -exact && number <= exact) return made;
+  made.labels[0] = static_cast<std::int8_t>(number & 0x7f);
+  made.labels[1] = static_cast<std::int8_t>(number >> 7 & 0x0f);
+  made.value = static_cast<double>(number - (number & 0x7ff));
+  return made;
+}
+/// The number of a constant.
+constexpr HostNumber number_of(const Node& constant) {
+  const std::int64_t low = constant.labels[0] | constant.labels[1] << 7;
+  if (low == 0) return constant.value;
+  return static_cast<std::int64_t>(constant.value) + low;
+}
+
+/// What an operation makes of integers, exactly. Division rounds towards zero.
+enum class IntegerResult : std::uint8_t {
+  known,
+  too_large,  ///< for 64 bits
+  division_by_zero,
+  not_of_integers,  ///< an operation of real numbers
+};
+constexpr IntegerResult fold_integers(Op op, std::int64_t a, std::int64_t b, std::int64_t& out) {
+  const auto known = [&](std::int64_t result) {
+    out = result;
+    return IntegerResult::known;
+  };
+  const auto fits = [](bool exact) { return exact ? IntegerResult::known : IntegerResult::too_large; };
+  switch (op) {
+    case Op::add:
+      return fits(add_fits(a, b, out));
+    case Op::sub:
+      return fits(subtract_fits(a, b, out));
+    case Op::mul:
+      return fits(multiply_fits(a, b, out));
+    case Op::div:
+      if (b == 0) return IntegerResult::division_by_zero;
+      return b == -1 ? fits(subtract_fits(0, a, out)) : known(a / b);
+    case Op::neg:
+      return fits(subtract_fits(0, a, out));
+    case Op::abs:
+      return a < 0 ? fits(subtract_fits(0, a, out)) : known(a);
+    case Op::cast:
+      return known(a);
+    case Op::minimum:
+      return known(b < a ? b : a);
+    case Op::maximum:
+      return known(a < b ? b : a);
+    case Op::equal:
+      return known(a == b);
+    case Op::not_equal:
+      return known(a != b);
+    case Op::less:
+      return known(a < b);
+    case Op::less_equal:
+      return known(a <= b);
+    case Op::greater:
+      return known(a > b);
+    case Op::greater_equal:
+      return known(a >= b);
+    default:
+      return IntegerResult::not_of_integers;
+  }
+}
+
+/// Throws the error that a result of integers is.
+[[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
+                                       const Source& source = {}) {
+  const std::string at = source.text();
+  const bool by_zero = why == IntegerResult::division_by_zero;
+  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
+       name, "(", a, ", ", b, ")", at.empty() ? "" : " at ", at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/attributes.hpp
 
 #ifndef TESSERA_GRAPH_ATTRIBUTES_HPP
@@ -3722,6 +4173,18 @@ constexpr Labels pack_dim(int dim) {
   return labels;
 }
 
+/// What a number has to be that a cast is given when a program is planned or run.
+enum class NumberRule : std::int8_t {
+  any,
+  of_its_type,  ///< a value of the integer type that it is cast to
+  probability,
+};
+constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr bool keeps(NumberRule rule, DType type, double number) {
+  return rule == NumberRule::of_its_type ? holds(type, number)
+                                         : rule != NumberRule::probability || (number >= 0 && number <= 1);
+}
+
 /// How a cumsum goes along its dim.
 struct Scan {
   bool reverse = false;    ///< from the last element to the first
@@ -3761,20 +4224,28 @@ constexpr Name axis_of(const Node& node) {
 /// A repeat's operands are `carried` values, then `stacked` ones (a leading dim of one slice a layer), then invariants.
 /// Its outputs are the carried values after the last layer, then stacked results. node.value is the body's graph.
 struct Repeat {
-  std::uint8_t carried = 0, stacked = 0;
+  std::int32_t carried = 0, stacked = 0;
   bool reverse = false;  ///< layers from the last to the first
+  bool counted = false;  ///< no operand is stacked: the last one is a number, how many layers there are
 
   static constexpr Repeat of(const Node& node) {
-    return {static_cast<std::uint8_t>(node.labels[0]), static_cast<std::uint8_t>(node.labels[1]), node.labels[2] != 0};
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0};
   }
   constexpr Labels pack() const {
-    Labels labels{};
-    labels[0] = static_cast<std::int8_t>(carried);
-    labels[1] = static_cast<std::int8_t>(stacked);
-    labels[2] = reverse ? 1 : 0;
-    return labels;
+    return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
   }
+  constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
+
+ private:
+  struct Packed {
+    std::int32_t carried, stacked;
+    std::int8_t reverse, counted, rest[14];
+  };
 };
+
+/// The output of a repeat that a projection is of.
+constexpr int output_of(const Node& project) { return project.index(); }
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
 constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }
@@ -3798,6 +4269,25 @@ struct RandomDraw {
     return labels;
   }
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/narrow.hpp
+
+#ifndef TESSERA_BASE_NARROW_HPP
+#define TESSERA_BASE_NARROW_HPP
+
+namespace tessera {
+
+/// An integer in a narrower type. `what` is what there are too many of where it does not fit: capacity.
+template <class To, class From> constexpr To narrow(From value, const char* what) {
+  const To made = static_cast<To>(value);
+  if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))
+    fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
+  return made;
+}
 
 }  // namespace tessera
 
@@ -3827,7 +4317,7 @@ class Graph {
   }
 
   constexpr int add(Node node, const std::int32_t* begin, int arity) {
-    node.arity = static_cast<std::uint16_t>(arity);
+    node.arity = narrow<std::uint16_t>(arity, "[graph] operands of one operation");
     const Words words = std::bit_cast<Words>(node.labels);
     const auto value = std::bit_cast<std::uint64_t>(node.value);
     std::uint64_t h = static_cast<std::uint64_t>(node.op) << 24 | static_cast<std::uint64_t>(node.dtype) << 16 |
@@ -3994,6 +4484,7 @@ struct Value {
     return make({.op = Op::constant, .dtype = type, .value = value}, {});
   }
   constexpr Value number(double value) const { return number(value, dtype()); }
+  constexpr Value integer(std::int64_t value, DType type) const { return make(integer_node(value, type), {}); }
   constexpr bool is_number(double value) const {
     const Node& own = node();
     return own.op == Op::constant && own.value == value;
@@ -4002,6 +4493,12 @@ struct Value {
 };
 
 namespace build {
+
+/// The dims along which x extends, as bits of the dims of a value of the given rank that x is broadcast to.
+constexpr unsigned extending_dims(const Node& x, int rank) {
+  const unsigned own = ~unsigned{x.unit} & ((1u << x.rank) - 1);
+  return rank >= x.rank ? own << (rank - x.rank) : own >> (x.rank - rank);
+}
 
 /// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
@@ -4027,13 +4524,41 @@ constexpr Value binary(Op op, Value x, Value y) {
 constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
-  if (from.op == Op::constant) return x.number(from.value, type);
+  if (from.op == Op::constant)
+    return x.make({.op = Op::constant, .dtype = type, .labels = from.labels, .value = from.value}, {});
   // Back to where it came from: nothing was lost on the way.
   if (from.op == Op::cast && type == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-/// The same for a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const std::string at = source.text();
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  const std::string at = source.text();
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+/// A number in another type, which keeps the rule: a constant now, another when its value is known.
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.op == Op::constant) {
+    check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(rule);
+  return x.make({.op = Op::cast, .dtype = type, .labels = labels}, &x.id, 1);
+}
+/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
 constexpr Value uncast(Value x, DType type) {
   if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
@@ -4049,10 +4574,9 @@ constexpr Value select(Value condition, Value yes, Value no) {
 
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
-  if (dims == 0) return x;
-  // Sums of bf16 are f32 until they are whole, partial ones too.
-  if (op == Op::sum && x.dtype() == DType::bf16)
-    return cast(reduce(op, cast(x, computed_as(x.dtype())), dims, keep), x.dtype());
+  if (dims == 0) return op == Op::sum ? cast(x, sum_type(x.dtype())) : x;
+  if (op == Op::sum && x.dtype() != summed_as(x.dtype()))
+    return cast(reduce(op, cast(x, summed_as(x.dtype())), dims, keep), sum_type(x.dtype()));
   Node made{.op = op, .dtype = x.dtype()};
   for (int d = 0; d < x.rank(); ++d) {
     const bool reduced = (dims >> d & 1) != 0;
@@ -4170,11 +4694,10 @@ constexpr Value broadcast(Value x, Value like) {
 
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
 constexpr Value sum_to(Value x, Value like) {
-  const int missing = x.rank() - like.rank();
-  unsigned lead = 0, units = 0;
-  for (int d = 0; d < missing; ++d) lead |= 1u << d;
-  for (int d = 0; d < like.rank(); ++d)
-    if (like.is_unit(d) && d + missing >= 0 && !x.is_unit(d + missing)) units |= 1u << (d + missing);
+  const Node &from = x.node(), &to = like.node();
+  const int missing = from.rank - to.rank;
+  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
+  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
   if (missing > 0) {
     x = reduce(Op::sum, x, lead, false);
     units >>= missing;
@@ -4210,9 +4733,12 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   return x.make(made, {x.id, start.id, extent.id});
 }
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make(
-      {.op = Op::project, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(output)},
-      {repeat.id});
+  return repeat.make({.op = Op::project,
+                      .dtype = type.dtype,
+                      .rank = type.rank,
+                      .unit = type.unit,
+                      .value = static_cast<double>(output)},
+                     {repeat.id});
 }
 
 }  // namespace build
@@ -4264,6 +4790,7 @@ class Dim {
 
   /// The number; 0 inside a trace, where it is not known.
   constexpr std::int64_t value() const { return value_; }
+  constexpr HostNumber number() const { return value_; }
   constexpr const Value& placeholder() const { return placeholder_; }
   constexpr bool traced() const { return placeholder_.module != nullptr; }
 
@@ -4277,14 +4804,20 @@ class Scalar {
  public:
   constexpr Scalar() = default;
   constexpr Scalar(double value) : value_(value) {}
+  /// Of an integer, which stays exact where integers are read: a key of random numbers.
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr Scalar(T value) : value_(value) {}
+  constexpr explicit Scalar(const HostNumber& value) : value_(value) {}
   constexpr explicit Scalar(Value placeholder) : placeholder_(placeholder) {}
 
-  constexpr double value() const { return value_; }
+  constexpr double value() const { return value_.real(); }
+  constexpr const HostNumber& number() const { return value_; }
   constexpr const Value& placeholder() const { return placeholder_; }
   constexpr bool traced() const { return placeholder_.module != nullptr; }
 
  private:
-  double value_ = 0;
+  HostNumber value_{};
   Value placeholder_{};
 };
 
@@ -4320,15 +4853,18 @@ concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 template <class T>
 concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
 
-/// A number: literal, Dim or Scalar. It takes the element type of the tensor it meets.
+/// A number: literal, Dim or Scalar. It has no width of its own: see promote.
 template <class T>
 concept NumberOperand = std::is_arithmetic_v<T> || std::same_as<T, Dim> || std::same_as<T, Scalar>;
 
 template <class T>
 concept Operand = TensorOperand<T> || NumberOperand<T>;
 
-/// Element type and rank of a result, known at compile time. A number has the type `Number` and rank 0.
-struct Number {};
+/// Element type and rank of a result, known at compile time. A number has the type `Number` of its kind, and rank 0.
+template <NumberKind Kind> struct Number {};
+template <class T> inline constexpr bool is_number_v = false;
+template <NumberKind Kind> inline constexpr bool is_number_v<Number<Kind>> = true;
+
 template <class T, int Rank> struct Typed {
   using type = T;
   static constexpr int rank = Rank;
@@ -4339,7 +4875,11 @@ template <class T> struct TypedOf {
   using result = Typed<typename T::element, T::rank>;
 };
 template <NumberOperand T> struct TypedOf<T> {
-  using result = Typed<Number, 0>;
+  static constexpr bool whole = std::is_integral_v<T> || std::same_as<T, Dim>;
+  using result = Typed<Number<whole ? NumberKind::integer : NumberKind::floating>, 0>;
+};
+template <> struct TypedOf<bool> {
+  using result = Typed<bool, 0>;
 };
 }  // namespace detail
 template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
@@ -4378,6 +4918,13 @@ struct GreaterEqualTag;
 /// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
 /// There is no ==: equality of elements is ts::equal.
 template <class Self> struct Operators {
+  /// A traced function has no values yet that an `if` could ask for.
+  constexpr explicit operator bool() const {
+    static_assert(std::is_void_v<Self>,
+                  "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
+                  "use ts::select(condition, yes, no), and ts::logical_not for !");
+    return false;
+  }
   template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
     return call<AddTag>(a.source, a.value, b);
   }
@@ -4403,6 +4950,15 @@ template <class Self> struct Operators {
     return call<DivTag>(a.source, b, a.value);
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
+  // Of the built-in ones, which take a bool, the overloads that take the result would be said to be wrong first.
+  template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
   template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
     return call<LessTag>(a.source, a.value, b);
   }
@@ -4467,6 +5023,35 @@ template <class T, int Rank> class ShardedTensor;
 namespace detail {
 template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
   static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
+};
+
+/// Operands of these ranks, of which some hold a value for each layer of a Stack: one dim more than their type says.
+template <std::size_t N> constexpr void check_layers(const Value (&operands)[N], const int (&ranks)[N]) {
+  int rank = -1;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (operands[i].rank() == 0) continue;
+    if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
+      fail(errc::structure,
+           "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
+           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+    rank = ranks[i];
+  }
+}
+
+/// How an operation becomes a node: its operands are brought to the element types that it takes, where its tag says how
+/// (`convert`), and then it is emitted.
+template <class E> struct Emission;
+template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> {
+  template <class... Values> static constexpr void convert(Values&... values) {
+    if constexpr (requires { Tag::template convert<typed_of<Operands>...>(values...); })
+      Tag::template convert<typed_of<Operands>...>(values...);
+  }
+  template <class... Values> static constexpr Value emit(Value context, Values... values) {
+    if constexpr (sizeof...(values) > 0)
+      if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
+    convert(values...);
+    return Tag::emit(context, values...);
+  }
 };
 
 /// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
@@ -4556,21 +5141,23 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
            "makes it one");
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(static_cast<double>(x.value()), DType::i64);
+    return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
   } else if constexpr (std::same_as<X, Scalar>) {
     return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
+  } else if constexpr (std::is_integral_v<X>) {
+    return context.integer(static_cast<std::int64_t>(x), DType::f64);
   } else if constexpr (std::is_arithmetic_v<X>) {
     return context.number(static_cast<double>(x), DType::f64);
   } else {
-    return lower_call<typename X::tag>(context.at(x.source), x.operands);
+    return lower_call<X>(context.at(x.source), x.operands);
   }
 }
-template <class Tag, class... Ts, class... Done>
+template <class E, class... Ts, class... Done>
 constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
   if constexpr (sizeof...(Ts) == 0)
-    return Tag::emit(context, done...);
+    return detail::Emission<E>::emit(context, done...);
   else
-    return lower_call<Tag>(context, pack.tail, done..., lower(context, pack.head));
+    return lower_call<E>(context, pack.tail, done..., lower(context, pack.head));
 }
 
 namespace detail {
@@ -4591,7 +5178,8 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
     context.source = source;
-    return Sym<typename Result::type, Result::rank>(Tag::emit(context, lower(context, operands)...));
+    return Sym<typename Result::type, Result::rank>(
+        detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
     static_assert(detail::NodeCount<E>::value <= max_expression_nodes,
@@ -4803,23 +5391,28 @@ struct FactorRule {
 struct ShapeContext {
   GraphView graph;
   int id = 0;
-  const Shape* shapes = nullptr;     ///< by node
-  const double* numbers = nullptr;   ///< by node, for host scalars
-  const Shape* arguments = nullptr;  ///< by argument index
+  const Shape* shapes = nullptr;        ///< by node
+  const HostNumber* numbers = nullptr;  ///< by node, for host scalars
+  const Shape* arguments = nullptr;     ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
-  constexpr std::int64_t number(int i) const { return static_cast<std::int64_t>(numbers[graph.operand(id, i)]); }
+  constexpr std::int64_t number(int i) const { return numbers[graph.operand(id, i)].integer(); }
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+/// Whether the sharding rule of a node has a reduction, so that its result can be partial.
+using PartialRule = bool (*)(const GraphView&, int id);
 /// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
 
 inline constexpr std::int8_t any_arity = -1;
+
+/// Whether an operand is in a set of the first eight of them, bit i for operand i.
+constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 && (set >> operand & 1) != 0; }
 
 /// All that is known of one operation. Passes ask the row and never switch over operations.
 struct OpRow {
@@ -4829,6 +5422,7 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
+  PartialRule partial = nullptr;             ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;               ///< null: moves no rows
   GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
   double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
@@ -4843,21 +5437,37 @@ struct OpRow {
 constexpr const OpRow& row_of(Op op);
 constexpr GradientRule gradient_of(Op op);
 
+constexpr bool always_partial(const GraphView&, int) { return true; }
+constexpr bool can_be_partial(const GraphView& graph, int id) {
+  const PartialRule partial = row_of(graph[id].op).partial;
+  return partial != nullptr && partial(graph, id);
+}
+/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
+/// the others false.
+constexpr Reduction combined_by(Op op, DType dtype) {
+  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+}
+
 /// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
 /// as a uniform.
 constexpr bool is_host_source(Op op) {
   return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
 }
 
-/// Marks the host scalars of a graph.
+/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);
+    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
     if (is && !is_host_source(node.op))
-      for (int i = 0; i < node.arity; ++i) is = is && host[static_cast<std::size_t>(graph.operand(id, i))];
-    host[static_cast<std::size_t>(id)] = is;
+      for (int i = 0; i < node.arity; ++i) {
+        const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
+        is = is && own != 0;
+        if (own > mark) mark = own;
+      }
+    host[static_cast<std::size_t>(id)] = is ? mark : 0;
   }
   return host;
 }
@@ -4919,7 +5529,7 @@ class Gradient {
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
       const Node& node = graph[p];
       const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && dim_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
         return build::broadcast(value(cotangent), value(p));
     }
     return {};
@@ -4931,14 +5541,11 @@ class Gradient {
 
   /// A cotangent that is the same along a dim is not spread over it to be summed again: it is multiplied by the extent.
   constexpr Value count_repeats(Value cotangent, Value target) const {
-    const Value result = y();
-    const auto extends = [&](const Value& v, int d) {
-      const int own = d - (result.rank() - v.rank());
-      return own >= 0 && !v.is_unit(own);
-    };
-    for (int d = 0; d < result.rank(); ++d)
-      if (!result.is_unit(d) && !extends(target, d) && !extends(cotangent, d))
-        cotangent = cotangent * build::cast(build::extent(result, d), cotangent.dtype());
+    const Node &result = node(), &own = cotangent.node();
+    unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
+                    ~build::extending_dims(own, result.rank);
+    for (int d = 0; lost != 0; ++d, lost >>= 1)
+      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(y(), d), cotangent.dtype());
     return cotangent;
   }
 
@@ -4975,7 +5582,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
     const OpRow& row = row_of(node.op);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);
-      if (operand >= 0 && (row.shape_only >> i & 1) == 0 && sweep.wanted[static_cast<std::size_t>(operand)])
+      if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])
         sweep.wanted[static_cast<std::size_t>(id)] = true;
     }
   }
@@ -5024,9 +5631,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   return text + ']';
 }
 
-/// Throws shape_mismatch with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-/// Not constexpr on purpose.
-[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
   const OpRow& row = row_of(c.node().op);
   std::string operands;
   for (int i = 0; i < c.node().arity; ++i) {
@@ -5039,8 +5645,18 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
   const std::string at = c.node().source.text();
-  fail(errc::shape_mismatch, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ",
-       at);
+  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+}
+/// shape_mismatch. Not constexpr on purpose.
+[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+  fail_operation(errc::shape_mismatch, c, why, name);
+}
+/// capacity, for a result that no tensor can be.
+[[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
+  fail_operation(errc::capacity, c, concat_text("more than 2^52 elements in ", shape_text(c.node().dtype, result)), {});
+}
+[[noreturn]] inline void fail_large(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "more than 2^52 elements", {});
 }
 
 }  // namespace tessera
@@ -5070,12 +5686,16 @@ constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
     fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
 }
 
-/// Batch, heads and queries may be split; what a row of scores runs over stays whole. The gradients of keys and values
-/// are sums over queries: where these are split, they are partial.
+/// The gradients of keys and values are sums over queries.
+constexpr bool sums_over_queries(const GraphView& graph, int id) {
+  return graph[id].op == Op::attention_grad && AttentionForm::of_node(graph[id]).of != 0;
+}
+/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
+/// over them are partial.
 constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
   using namespace attention_factor;
   const Node& node = graph[id];
-  const bool over_queries = node.op == Op::attention_grad && AttentionForm::of_node(node).of != 0;
+  const bool over_queries = sums_over_queries(graph, id);
   for (int f = 0; f < 6; ++f)
     rule.add(f > queries                    ? FactorKind::replicate
              : f == queries && over_queries ? FactorKind::reduction
@@ -5241,6 +5861,7 @@ inline constexpr RowEntry attention_rows[] = {
             return c.operand(AttentionForm::of_node(c.node()).of);
           },
       .sharding = attention_sharding,
+      .partial = sums_over_queries,
       .gradient = attention_second_gradient,
       .joins_alike = true}},
 };
@@ -5357,6 +5978,7 @@ inline constexpr RowEntry contraction_rows[] = {
       .linear = Linearity::each,
       .shape = einsum_shape,
       .sharding = einsum_sharding,
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             einsum_operand_gradient(r, 0);
@@ -5379,6 +6001,9 @@ namespace build {
 
 /// The type of a stacked value, given the type of one layer's.
 constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
+         max_rank - 1, " dims; the layers are one more");
   inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
   inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
   return inner;
@@ -5519,18 +6144,11 @@ class RepeatGradient {
       else
         residual_.push_back(id);
     }
-    count_layers();
   }
 
-  /// A backward pass that reads nothing of a layer still runs once a layer: some stacked operand has to count them.
-  constexpr void count_layers() {
-    bool counted = !residual_.empty() || !used_stacked_.empty();
-    for (int k : cotangent_output_) counted = counted || k >= carried();
-    for (int i = carried(); i < stacked_end() && !counted; ++i) {
-      if (arguments_[static_cast<std::size_t>(i)] < 0) continue;
-      used_stacked_.push_back(i);
-      counted = true;
-    }
+  /// A backward pass that reads nothing of a layer still runs once a layer.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
   }
 
   // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
@@ -5607,9 +6225,8 @@ class RepeatGradient {
       if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-
-    const Repeat made{static_cast<std::uint8_t>(carried_count), static_cast<std::uint8_t>(stacked_count),
-                      !shape_.reverse};
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    if (made.counted) operands.push_back(layer_count().id);
     Node node{
         .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
@@ -5711,6 +6328,21 @@ constexpr OpRow elementwise(std::string_view name, std::int8_t arity, Linearity 
           .flops = flops};
 }
 
+/// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
+constexpr Value lowered_exponent(Value p) {
+  if (p.node().op == Op::constant) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
+  return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
+}
+
+/// The gradient of an operation that gives one of two operands, the second where `yields` holds of them. Where they are
+/// equal each gets half of the cotangent, as in JAX and PyTorch.
+constexpr void share_choice(Gradient& r, Op yields) {
+  const Value x = r.x(0), y = r.x(1), zero = x.number(0);
+  const Value share = build::select(build::binary(Op::equal, x, y), r.g() * 0.5, r.g());
+  if (r.needs(0)) r.add(0, build::select(build::binary(yields, x, y), zero, share));
+  if (r.needs(1)) r.add(1, build::select(build::binary(yields, y, x), zero, share));
+}
+
 // A table, a row for each operation.
 // clang-format off
 // In a gradient rule g() is the cotangent, x(i) operand i, y() the result, add(i, v) hands v to operand i.
@@ -5719,7 +6351,7 @@ inline constexpr RowEntry elementwise_rows[] = {
                           [](double a, double) { return -a; })},
     {Op::abs, elementwise("abs", 1, Linearity::no,
                           [](Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }, 1,
-                          [](double a, double) { return a < 0 ? -a : a; })},
+                          [](double a, double) { return a <= 0 ? 0 - a : a; })},
     {Op::exp, elementwise("exp", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * r.y()); }, 12)},
     {Op::log, elementwise("log", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() / r.x(0)); }, 14)},
     {Op::sqrt, elementwise("sqrt", 1, Linearity::no, [](Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }, 4)},
@@ -5766,25 +6398,18 @@ inline constexpr RowEntry elementwise_rows[] = {
     {Op::pow, elementwise("pow", 2, Linearity::no,
                           [](Gradient& r) {
                             Value x = r.x(0), p = r.x(1);
-                            r.add(0, r.g() * p * build::binary(Op::pow, x, p - 1.0));
+                            r.add(0, r.g() * p * build::binary(Op::pow, x, lowered_exponent(p)));
                             if (!r.needs(1)) return;
                             // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
-                            Value one = x.number(1), zero = x.number(0);
-                            Value positive = build::binary(Op::greater, x, zero);
-                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(positive, x, one)));
+                            Value zero = x.number(0);
+                            Value flat = build::binary(Op::logical_and, build::binary(Op::equal, x, zero),
+                                                       build::binary(Op::greater_equal, p, zero));
+                            r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(flat, x.number(1), x)));
                           }, 30)},
-    {Op::minimum, elementwise("minimum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::less_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return b < a ? b : a; })},
-    {Op::maximum, elementwise("maximum", 2, Linearity::no,
-                              [](Gradient& r) {
-                                Value zero = r.x(0).number(0), first = build::binary(Op::greater_equal, r.x(0), r.x(1));
-                                r.add(0, build::select(first, r.g(), zero));
-                                r.add(1, build::select(first, zero, r.g()));
-                              }, 1, [](double a, double b) { return a < b ? b : a; })},
+    {Op::minimum, elementwise("minimum", 2, Linearity::no, [](Gradient& r) { share_choice(r, Op::greater); }, 1,
+                              [](double a, double b) { return b < a || b != b ? b : a; })},
+    {Op::maximum, elementwise("maximum", 2, Linearity::no, [](Gradient& r) { share_choice(r, Op::less); }, 1,
+                              [](double a, double b) { return a < b || b != b ? b : a; })},
     {Op::equal, elementwise("equal", 2, Linearity::no, nullptr)},
     {Op::not_equal, elementwise("not_equal", 2, Linearity::no, nullptr)},
     {Op::less, elementwise("less", 2, Linearity::no, nullptr)},
@@ -5862,6 +6487,7 @@ inline constexpr RowEntry indexed_rows[] = {
       .linear = Linearity::first,
       .shape = gather_shape,
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
@@ -5879,6 +6505,7 @@ inline constexpr RowEntry indexed_rows[] = {
       .linear = Linearity::first,
       .shape = [](const ShapeContext& c) { return c.operand(2); },
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
             const Value rows = r.x(0), g = r.full_g();
@@ -5949,7 +6576,11 @@ inline constexpr RowEntry source_rows[] = {
      {.name = "arange",
       .kind = OpKind::index,
       .arity = 1,
-      .shape = [](const ShapeContext& c) { return Shape{c.number(0)}; },
+      .shape =
+          [](const ShapeContext& c) {
+            if (c.number(0) < 0) fail_shapes(c, "a count is below zero");
+            return Shape{c.number(0)};
+          },
       .sharding =
           [](const GraphView&, int, FactorRule& rule) {
             rule.operands.resize(1);
@@ -6058,8 +6689,10 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     int inferred = -1;
     for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
       if (c.node().arity > 1 && c.has(1 + last)) {
-        extents[static_cast<std::size_t>(last)] = c.number(1 + last);
-        product *= c.number(1 + last);
+        const std::int64_t size = c.number(1 + last);
+        if (size < 1) fail_shapes(c, "a dim is split by a size below one");
+        if (!multiply_fits(product, size, product)) fail_large(c);
+        extents[static_cast<std::size_t>(last)] = size;
       } else if (inferred < 0) {
         inferred = last;
       } else {
@@ -6067,7 +6700,6 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       }
     }
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
-    if (product <= 0) fail_shapes(c, "a dim is split by a size below one");
     if (inferred >= 0) {
       if (extent % product != 0) {
         if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
@@ -6086,8 +6718,10 @@ constexpr Shape rearrange_shape(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
   const Shape extents = factor_extents(c);
   Shape shape(c.node().rank, 1);
-  for (int p = 0; p < factors.count; ++p)
-    shape[static_cast<std::size_t>(factors.out_dim[p])] *= extents[static_cast<std::size_t>(factors.order[p])];
+  for (int p = 0; p < factors.count; ++p) {
+    std::int64_t& extent = shape[static_cast<std::size_t>(factors.out_dim[p])];
+    if (!multiply_fits(extent, extents[static_cast<std::size_t>(factors.order[p])], extent)) fail_large(c);
+  }
   return shape;
 }
 
@@ -6150,7 +6784,8 @@ constexpr Shape slice_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
-  if (start < 0 || size < 0 || start + size > shape[dim]) fail_shapes(c, "the range is not inside the dim");
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
+    fail_shapes(c, "the range is not inside the dim");
   shape[dim] = size;
   return shape;
 }
@@ -6160,7 +6795,8 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
-  if (c.number(1) < 0 || c.number(1) + shape[dim] > extent) fail_shapes(c, "padding is negative");
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
+    fail_shapes(c, "padding is negative");
   shape[dim] = extent;
   return shape;
 }
@@ -6214,7 +6850,7 @@ constexpr Shape concat_shape(const ShapeContext& c) {
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
-    shape[dim] += c.operand(i)[dim];
+    if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;
 }
@@ -6251,7 +6887,7 @@ constexpr Shape permute_shape(const ShapeContext& c) {
 /// Which place a place receives from, -1: none. `number(i)` is operand i.
 template <class NumberAt>
 constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
-  if (node.arity == 2) return ((place - number(1)) % extent + extent) % extent;
+  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
   for (int i = 1; i < node.arity; i += 2)
     if (number(i + 1) == place) return number(i);
   return -1;
@@ -6285,6 +6921,7 @@ inline constexpr RowEntry layout_rows[] = {
       .linear = Linearity::first,
       .shape = slice_shape,
       .sharding = moved_dim_sharding,
+      .partial = takes_row,
       .offset = slice_offset,
       .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
       .flops = 0}},
@@ -6388,8 +7025,10 @@ inline constexpr RowEntry reduction_rows[] = {
       .linear = Linearity::first,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient =
           [](Gradient& r) {
+            if (Reduced::of(r.node()).constant) return;
             Value g = r.g();
             r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
           }}},
@@ -6399,6 +7038,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
     {Op::min,
      {.name = "min",
@@ -6406,6 +7046,7 @@ inline constexpr RowEntry reduction_rows[] = {
       .arity = 1,
       .shape = reduction_shape,
       .sharding = reduction_sharding,
+      .partial = always_partial,
       .gradient = extreme_gradient}},
 };
 
@@ -6420,15 +7061,14 @@ inline constexpr RowEntry reduction_rows[] = {
 
 namespace tessera::build {
 
-/// Sums of bf16 are f32 until they are whole.
 constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return x;
-  const Value wide = cast(x, computed_as(x.dtype()));
+  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
+  const Value wide = cast(x, summed_as(x.dtype()));
   const Node& from = wide.node();
   return cast(
       wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
                 {wide.id}),
-      x.dtype());
+      sum_type(x.dtype()));
 }
 
 }  // namespace tessera::build
@@ -6594,8 +7234,10 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
   if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  if (shape[dim] <= (size - 1) * dilation) fail_shapes(c, "a window is longer than the dim", "conv");
-  shape[dim] = (shape[dim] - (size - 1) * dilation - 1) / stride + 1;
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
   shape.insert(dim + 1, size);
   return shape;
 }
@@ -6603,8 +7245,13 @@ constexpr Shape windows_shape(const ShapeContext& c) {
 /// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
 template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
   const auto dim = static_cast<std::size_t>(dim_of(node));
-  strides.insert(dim + 1, strides[dim] * static_cast<std::int64_t>(number(3)));
-  strides[dim] *= static_cast<std::int64_t>(number(2));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = strides[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  strides.insert(dim + 1, steps(number(3)));
+  strides[dim] = steps(number(2));
   return strides;
 }
 
@@ -6740,46 +7387,62 @@ namespace tessera {
 
 namespace detail {
 
-/// Element type and rank of operands that meet: equal types, or a number, which takes the other's type.
+template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
+template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
+
+/// Element type and rank of operands that meet. One of them is a tensor.
 template <class A, class B> struct Promote {
-  using type = std::conditional_t<std::is_same_v<typename A::type, Number>, typename B::type, typename A::type>;
-  static constexpr bool numbers = std::is_same_v<typename A::type, Number> || std::is_same_v<typename B::type, Number>;
-  static_assert(numbers || std::is_same_v<typename A::type, typename B::type>,
-                "tessera: the two operands have different element types; convert one of them with ts::cast<T>(x)");
+  static constexpr DType dtype = [] {
+    if constexpr (is_number_v<typename A::type>)
+      return promoted_with<typename B::type>(typename A::type{});
+    else if constexpr (is_number_v<typename B::type>)
+      return promoted_with<typename A::type>(typename B::type{});
+    else
+      return promoted<typename A::type, typename B::type>();
+  }();
+  using type = element_t<dtype>;
   static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
 };
 
-/// Numbers take the element type of the tensor they meet.
-constexpr Value meet(Value x, Value with) {
-  return x.rank() == 0 && x.dtype() != with.dtype() ? build::cast(x, with.dtype()) : x;
+/// An operand in the type that it meets the others in.
+template <class Typed> constexpr Value convert_operand(Value x, DType type) {
+  const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;
+  if (is_whole && !is_floating(type) && x.dtype() != type) return build::checked_cast(x, type, NumberRule::of_its_type);
+  return build::cast(x, type);
 }
-template <class Element> constexpr Value as_element(Value x) {
-  if constexpr (std::is_same_v<Element, Number>)
-    return x;
-  else
-    return build::cast(x, dtype_v<Element>);
+
+/// Functions that have no integer results: of integers and bools they are computed in f32.
+constexpr bool is_fractional(Op op) {
+  return op == Op::div || (op >= Op::exp && op <= Op::sigmoid) || op == Op::gelu || op == Op::silu;
 }
 
 template <Op O> struct Unary {
   template <class A> struct result : A {
-    static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not,
+    static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not || is_fractional(O),
                   "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<is_fractional(O), element_t<floating_type(dtype_v<typename A::type>)>,
+                                    std::conditional_t<O == Op::logical_not, bool, typename A::type>>;
   };
+  template <class A> static constexpr void convert(Value& x) {
+    if constexpr (is_fractional(O)) x = build::cast(x, floating_type(x.dtype()));
+  }
   static constexpr Value emit(Value context, Value x) { return build::unary(O, x.at(context.source)); }
 };
 
 template <Op O> struct Binary {
   template <class A, class B>
-  using result =
-      Typed<std::conditional_t<build::is_predicate(O), bool, typename Promote<A, B>::type>, Promote<A, B>::rank>;
-  static constexpr Value emit(Value context, Value x, Value y) {
-    // Number operands are the only ones whose types may differ here.
-    const bool x_is_number = x.rank() == 0 && x.dtype() != y.dtype() && is_number(x);
-    x = x_is_number ? meet(x, y) : x;
-    y = x_is_number ? y : meet(y, x);
-    return build::binary(O, x.at(context.source), y);
+  static constexpr DType meets_in = is_fractional(O) ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
+  template <class A, class B> struct result {
+    static_assert(meets_in<A, B> != DType::bool_ || (O != Op::sub && O != Op::pow),
+                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<build::is_predicate(O), bool, element_t<meets_in<A, B>>>;
+    static constexpr int rank = Promote<A, B>::rank;
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = convert_operand<A>(x, meets_in<A, B>);
+    y = convert_operand<B>(y, meets_in<A, B>);
   }
-  static constexpr bool is_number(const Value& v) { return is_host_source(v.node().op); }
+  static constexpr Value emit(Value context, Value x, Value y) { return build::binary(O, x.at(context.source), y); }
 };
 
 }  // namespace detail
@@ -6788,6 +7451,16 @@ struct AddTag : detail::Binary<Op::add> {};
 struct SubTag : detail::Binary<Op::sub> {};
 struct MulTag : detail::Binary<Op::mul> {};
 struct DivTag : detail::Binary<Op::div> {};
+struct TruncateDivTag : detail::Binary<Op::div> {
+  template <class A, class B> struct result : detail::Promote<A, B> {
+    static_assert(is_integer(detail::Promote<A, B>::dtype),
+                  "tessera: truncate_div is of integers; floating tensors divide by /");
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = detail::convert_operand<A>(x, detail::Promote<A, B>::dtype);
+    y = detail::convert_operand<B>(y, detail::Promote<A, B>::dtype);
+  }
+};
 struct LessTag : detail::Binary<Op::less> {};
 struct LessEqualTag : detail::Binary<Op::less_equal> {};
 struct GreaterTag : detail::Binary<Op::greater> {};
@@ -6796,7 +7469,8 @@ struct NegTag : detail::Unary<Op::neg> {};
 
 using Here = std::source_location;
 
-/// Elementwise functions. Shape and sharding of the result are the operand's; no communication.
+/// Elementwise functions. Shape and sharding of the result are the operand's; no communication. Those without integer
+/// results give f32 for integers.
 template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
   return call<detail::Unary<Op::abs>>(Source::from(at), x);
 }
@@ -6838,11 +7512,18 @@ template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here
 }
 
 /// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unit) repeat. Errors: shape_mismatch.
+/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto pow(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<Op::pow>>(Source::from(at), a, b);
+}
+/// The quotient of integers without its fraction, as `/` of C++ integers. Division by zero gives 0.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto truncate_div(const A& a, const B& b, Here at = Here::current()) {
+  return call<TruncateDivTag>(Source::from(at), a, b);
 }
 /// The smaller, the larger. NaN in either operand gives NaN.
 template <Operand A, Operand B>
@@ -6882,10 +7563,11 @@ struct SelectTag {
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
   };
+  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
+    no = convert_operand<B>(no, Promote<A, B>::dtype);
+  }
   static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
-    const bool first = Binary<Op::add>::is_number(yes) && yes.dtype() != no.dtype();
-    yes = first ? meet(yes, no) : yes;
-    no = first ? no : meet(no, yes);
     return build::select(condition, yes.at(context.source), no);
   }
 };
@@ -7113,8 +7795,10 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 #ifndef TESSERA_KERNELS_ISA_HPP
 #define TESSERA_KERNELS_ISA_HPP
 
-// TESSERA_ISA names the instruction set of this translation unit. Code that depends on it lives in
-// `namespace tessera::kernels::inline TESSERA_ISA`, so that units with different flags link safely.
+// TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
+// prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
+// with different flags never share a class or a kernel of one name. What plans is shared, and so is a program that
+// several units trace: it runs with the kernels of one of them.
 
 #if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TESSERA_ISA_LEVEL avx512bw
@@ -7633,19 +8317,22 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   const std::int64_t step = stride_of(dst_strides, inner);
   bool contiguous = step == 1;
   for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
+  constexpr std::size_t batch = 32;  // sources that are combined one after another
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     T* row = dst + offset_of(loops, 1, index, dst_strides);
     if constexpr (std::is_floating_point_v<T>)
       if (contiguous) {
-        // As many at once as fit a small array: later ones are added to what the earlier ones left.
-        constexpr std::size_t batch = 32;
+        // As many at once as fit a small array: to the sum of later ones what the earlier ones left is added, so that
+        // runs of additions stay short.
         const T* from[batch + 1];
         for (std::size_t next = 0; next < sources.size();) {
           int count = 0;
-          if (accumulate || next > 0) from[count++] = row;
+          const bool first = next == 0;
+          if (accumulate && first) from[count++] = row;
           for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
             from[count++] =
                 static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
+          if (!first) from[count++] = row;
           reduce_rows<F>(row, from, count, inner.extent, past_caches);
         }
         return;
@@ -7653,23 +8340,37 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
     // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
     // written once, and may be one of them.
     constexpr std::int64_t block_size = 512;
-    alignas(64) std::conditional_t<std::is_same_v<T, bf16>, float, T> block[block_size];
+    using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+    alignas(64) Wide block[block_size], earlier[block_size];
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
       const auto at = [&](const StridedSource& source) {
         return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
                begin * stride_of(source.strides, inner);
       };
-      std::size_t next = 0;
+      std::size_t next = 0, end_of_run = batch;
+      bool has_earlier = false;
       if (accumulate) {
         load_block(block, static_cast<const T*>(row + begin * step), step, count);
       } else {
         load_block(block, at(sources[0]), stride_of(sources[0].strides, inner), count);
         next = 1;
       }
+      const auto add_earlier = [&] {
+        if (has_earlier) combine_block<F>(block, earlier, 1, count);
+      };
       while (next < sources.size()) {
         const StridedSource& first = sources[next];
         const std::int64_t stride = stride_of(first.strides, inner);
+        if (std::is_floating_point_v<Wide> && next >= end_of_run) {
+          add_earlier();
+          std::copy(block, block + count, earlier);
+          has_earlier = true;
+          end_of_run = next + batch;
+          load_block(block, at(first), stride, count);
+          ++next;
+          continue;
+        }
         if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
           combine_block<F>(block, at(first), at(sources[next + 1]), count);
           next += 2;
@@ -7678,6 +8379,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
           ++next;
         }
       }
+      add_earlier();
       if (step == 1) {
         for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
       } else {
@@ -7945,6 +8647,23 @@ inline CpuLevel cpu_level() {
 
 #endif
 
+// ---- tessera/runtime/at_fork.hpp
+
+#ifndef TESSERA_RUNTIME_AT_FORK_HPP
+#define TESSERA_RUNTIME_AT_FORK_HPP
+
+namespace tessera::runtime {
+
+/// A lock that no other thread has at the moment when the process forks, so that the child finds it free. `Lock` gives
+/// it; call this once for each.
+template <auto Lock> void hold_at_fork() {
+  ::pthread_atfork([] { Lock().lock(); }, [] { Lock().unlock(); }, [] { Lock().unlock(); });
+}
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/pinning.hpp
 
 #ifndef TESSERA_RUNTIME_PINNING_HPP
@@ -8081,7 +8800,12 @@ class Team {
   }
 
  private:
-  Team() : allowed_(tbb::info::default_concurrency()) { resize(allowed_); }
+  Team() : allowed_(tbb::info::default_concurrency()) {
+    resize(allowed_);
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
+    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+  }
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
@@ -8120,9 +8844,13 @@ inline std::int64_t grain_of(std::int64_t items, Cost each) {
 /// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
 inline int parallelism() { return runtime::Team::instance().size(); }
 
-/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1.
+/// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
+inline constexpr int max_parallelism = 4096;
+
+/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
 inline void set_parallelism(int threads) {
   if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
+  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
   runtime::Team::instance().resize(threads);
 }
 
@@ -8182,7 +8910,7 @@ inline std::int64_t past_caches_from() {
 #ifndef TESSERA_RUNTIME_RESHARD_HPP
 #define TESSERA_RUNTIME_RESHARD_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// One shard in memory: where the element at `box.begin` lies, and the distance in elements between neighbours.
 struct ShardRef {
@@ -8265,6 +8993,10 @@ class ReshardPlan {
   /// The source that is the whole of a destination, element for element: its buffer can be shared. Or `none`.
   int source_of(int destination) const { return source_of_[static_cast<std::size_t>(destination)]; }
   static constexpr int none = -1;
+  std::int64_t table_bytes() const {
+    return static_cast<std::int64_t>((destinations_.size() + sources_.size()) * sizeof(Shard) +
+                                     pieces_.size() * sizeof(Piece) + inputs_.size() * sizeof(int));
+  }
   /// Bytes that a run reads and writes.
   std::int64_t bytes() const { return bytes_; }
 
@@ -8504,7 +9236,7 @@ inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh
   return plan;
 }
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -8558,34 +9290,35 @@ class BlockPool {
     static BlockPool& pool = *new BlockPool;
     return pool;
   }
+  BlockPool() {
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+  }
 
   void* take(int size_class) {
     const std::int64_t size = SizeClass::bytes(size_class);
     Freed* surplus = nullptr;
-    void* found = nullptr;
     {
       const std::lock_guard lock(mutex_);
       Freed*& head = free_[static_cast<std::size_t>(size_class)];
       if (head) {
-        found = head;
+        void* found = head;
         head = head->next;
         use_.cached -= size;
+        count(size);
+        return found;
       }
-      use_.in_use += size;
-      use_.peak = std::max(use_.peak, use_.in_use);
-      high_water_ = std::max(high_water_, use_.in_use);
-      surplus = evict(allowance());
+      surplus = evict(allowance(size));
     }
     release(surplus);
-    if (found) return found;
     void* fresh = from_system(size);
     if (!fresh) {
       trim();
       fresh = from_system(size);
     }
-    if (!fresh) {
+    // Only what was given counts: a request that fails is no peak.
+    if (fresh) {
       const std::lock_guard lock(mutex_);
-      use_.in_use -= size;
+      count(size);
     }
     return fresh;
   }
@@ -8646,7 +9379,13 @@ class BlockPool {
   std::int64_t limit_ = INT64_MAX;
   std::int64_t high_water_ = 0;  // of bytes in use, since the last trim
 
-  std::int64_t allowance() const { return std::min(limit_, high_water_ - use_.in_use); }
+  void count(std::int64_t taken) {
+    use_.in_use += taken;
+    use_.peak = std::max(use_.peak, use_.in_use);
+    high_water_ = std::max(high_water_, use_.in_use);
+  }
+  /// Bytes that may be kept, with `more` in use.
+  std::int64_t allowance(std::int64_t more = 0) const { return std::min(limit_, high_water_ - use_.in_use - more); }
 
   // Unlinks blocks, the largest first, until at most `keep` bytes are cached. They are freed outside the lock.
   Freed* evict(std::int64_t keep) noexcept {
@@ -8753,6 +9492,29 @@ inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::ins
 
 #endif
 
+// ---- tessera/runtime/stored_grid.hpp
+
+#ifndef TESSERA_RUNTIME_STORED_GRID_HPP
+#define TESSERA_RUNTIME_STORED_GRID_HPP
+
+namespace tessera::runtime {
+
+/// Most distinct shards of one tensor, and most places of one step: what is known of each takes up to a kilobyte.
+inline constexpr int most_shards = 1 << 20;
+
+/// The distinct shards of a tensor that is stored, not only planned with. Errors: `capacity` for more than most_shards.
+inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
+  const ShardGrid grid(mesh, sharding);
+  if (grid.count() > most_shards)
+    fail(errc::capacity, "[run] shards: ", text(sharding, mesh), " on ", mesh.text(), " has ", grid.count(),
+         " distinct shards, and this process runs at most ", most_shards, "; a plan may have any number");
+  return grid;
+}
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/tensor_layout.hpp
 
 #ifndef TESSERA_RUNTIME_TENSOR_LAYOUT_HPP
@@ -8771,8 +9533,9 @@ struct StoredShard {
 class TensorLayout final : public RefCounted {
  public:
   TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
-      : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding) {
-    const ShardGrid grid(mesh, sharding);
+      : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding),
+        placement_(canonical(sharding, mesh)) {
+    const ShardGrid grid = runtime::stored_grid(mesh, sharding);
     for (int s = 0; s < grid.count(); ++s) {
       const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
       shards_.push_back({bytes_, box});
@@ -8803,7 +9566,10 @@ class TensorLayout final : public RefCounted {
   const Mesh& mesh() const { return mesh_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
+  /// As it was written.
   const Sharding& sharding() const { return sharding_; }
+  /// What it means, as `canonical` has it.
+  const Sharding& placement() const { return placement_; }
   int shard_count() const { return static_cast<int>(shards_.size()); }
   const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
   /// Of all shards.
@@ -8817,13 +9583,16 @@ class TensorLayout final : public RefCounted {
       static Recent& recent = *new Recent;  // never destroyed: tensors in static variables may outlive any static
       return recent;
     }
+    Recent() {
+      runtime::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
+    }
   };
 
   std::uint64_t id_;
   Mesh mesh_;
   DType dtype_;
   Shape shape_;
-  Sharding sharding_;
+  Sharding sharding_, placement_;
   std::vector<StoredShard> shards_;
   std::int64_t bytes_ = 0;
 
@@ -8863,6 +9632,7 @@ class TensorStorage final : public RefCounted {
   DType dtype() const { return layout_->dtype(); }
   const Shape& shape() const { return layout_->shape(); }
   const Sharding& sharding() const { return layout_->sharding(); }
+  const Sharding& placement() const { return layout_->placement(); }
   ShardGrid grid() const { return ShardGrid(mesh(), sharding()); }
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }
@@ -8912,17 +9682,11 @@ TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& sha
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
          at_text(at));
-  bool empty = false, too_large = false;
-  std::int64_t elements = 1;
-  for (std::int64_t extent : shape) {
+  for (std::int64_t extent : shape)
     if (extent < 0)
       fail(errc::shape_mismatch, "[", op, "] extents at least 0: ", shape_text(dtype, shape), at_text(at));
-    empty = empty || extent == 0;
-    if (extent > 0) too_large = too_large || elements > INT64_MAX / 16 / extent;
-    if (extent > 0 && !too_large) elements *= extent;
-  }
-  if (too_large && !empty)
-    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^59", at_text(at));
+  if (elements_of(shape) < 0)
+    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^52", at_text(at));
 }
 #endif
 
@@ -9809,8 +10573,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 /// Sizes reach a graph as 64-bit integers.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
-/// Two sizes as nodes of the trace that one of them belongs to.
+/// The result of two sizes: a number, or a node of the trace that one of them belongs to.
 constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
+  if (!x.traced() && !y.traced()) {
+    std::int64_t exact = 0;
+    const IntegerResult found = fold_integers(op, x.value(), y.value(), exact);
+    if (found != IntegerResult::known) fail_integers(found, row_of(op).name, x.value(), y.value());
+    return Dim(exact);
+  }
   const Value context = x.traced() ? x.placeholder() : y.placeholder();
   return Dim(build::binary(op, lower(context, x), lower(context, y)));
 }
@@ -9823,14 +10593,19 @@ template <int Rank, int Dim, class T> struct IotaTag {
 };
 
 struct BroadcastTag {
+  template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
   template <class A, class B> struct result {
-    static_assert(std::is_same_v<typename A::type, Number> || A::rank <= B::rank,
-                  "tessera: a tensor can't be broadcast to a tensor of fewer dims");
-    using type = typename Promote<A, Typed<typename B::type, B::rank>>::type;
+    static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+    static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
+                      !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
+                  "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
+    using type = typename std::conditional_t<fills<A, B>, B, A>::type;
     static constexpr int rank = B::rank;
   };
+  template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
+    if constexpr (fills<A, B>) x = convert_operand<A>(x, like.dtype());
+  }
   static constexpr Value emit(Value context, Value x, Value like) {
-    x = Binary<Op::add>::is_number(x) ? build::cast(x, like.dtype()) : x;
     const int lead = like.rank() - x.rank();
     for (int d = 0; d < x.rank(); ++d)
       if (lead + d >= 0 && like.is_unit(lead + d) && !x.is_unit(d))
@@ -9841,22 +10616,13 @@ struct BroadcastTag {
 
 }  // namespace detail
 
-/// Arithmetic of sizes. Inside a traced function the sizes may be unknown: the result is computed when the program is
-/// planned. Division rounds toward zero.
-constexpr Dim operator+(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::add, x, y) : Dim(x.value() + y.value());
-}
-constexpr Dim operator-(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::sub, x, y) : Dim(x.value() - y.value());
-}
-constexpr Dim operator*(const Dim& x, const Dim& y) {
-  return x.traced() || y.traced() ? detail::combine(Op::mul, x, y) : Dim(x.value() * y.value());
-}
-constexpr Dim operator/(const Dim& x, const Dim& y) {
-  if (x.traced() || y.traced()) return detail::combine(Op::div, x, y);
-  if (y.value() == 0) fail(errc::dim_range, "[dim] division: ", x.value(), " / 0");
-  return Dim(x.value() / y.value());
-}
+/// Arithmetic of sizes, exact: `capacity` for a result beyond 64 bits, `dim_range` for a division by zero. Inside a
+/// traced function the sizes may be unknown: the result is computed when the program is planned. Division rounds toward
+/// zero.
+constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine(Op::add, x, y); }
+constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine(Op::sub, x, y); }
+constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine(Op::mul, x, y); }
+constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine(Op::div, x, y); }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
@@ -9875,13 +10641,17 @@ template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, 
 /// x, repeated along the dims that it lacks or that have static extent 1, to the shape of `like`.
 /// Errors: shape_mismatch where another dim differs. No communication.
 template <Operand X, TensorOperand Like>
+  requires(!std::is_same_v<X, bool>)
 constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), x, like);
 }
 /// A tensor of one number, with the shape and the element type of `like`.
 template <NumberOperand N, TensorOperand Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
-  return call<detail::BroadcastTag>(Source::from(at), value, like);
+  if constexpr (std::is_same_v<N, bool>)
+    return full_like(like, static_cast<int>(value), at);
+  else
+    return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
 template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 0, at);
@@ -10213,6 +10983,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, int D> struct SliceTag {
+  static constexpr int size_operand = 2;
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
@@ -10376,9 +11147,8 @@ constexpr int bit_count(unsigned bits) {
 
 template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
-    using type = typename A::type;
-    static_assert(!std::is_same_v<type, bool>,
-                  "tessera: a reduction takes numbers; a bool tensor needs ts::cast first");
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
@@ -10388,7 +11158,7 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     // A stacked value has one dim more than its type says: the layers, in front.
     set <<= x.rank() - rank;
-    const DType type = x.dtype();
+    const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(O, x.at(context.source), set, Keep);
     if constexpr (Mean) {
@@ -10414,8 +11184,9 @@ template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr au
 }  // namespace detail
 
 /// Sums, means and extremes over the named dims (all when none is named): `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`.
-/// Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim the
-/// result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
+/// Sums of bools and of integers below 32 bits are i32, means of integers f32; the largest of bools is whether any
+/// holds. Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim
+/// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<Op::sum, false, false, Dims...>(x, at);
@@ -10462,14 +11233,16 @@ namespace build {
 constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
 constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
 
-/// x less its largest element along a dim. The shift cancels wherever this is used, so it has no gradient.
-constexpr Value shifted(Value x, int dim) {
-  Node made = reduce(Op::max, x, 1u << dim, true).node();
+/// A reduction that counts as a constant to gradients: a shift that cancels in what it is used for.
+constexpr Value constant_reduce(Op op, Value x, int dim) {
+  Node made = reduce(op, x, 1u << dim, true).node();
   Reduced reduced = Reduced::of(made);
   reduced.constant = true;
   made.labels = reduced.pack();
-  return x - x.make(made, {x.id});
+  return x.make(made, {x.id});
 }
+/// x less its largest element along a dim.
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, dim); }
 constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
 constexpr Value softmax(Value x, int dim) {
   const Value e = unary(Op::exp, shifted(x, dim));
@@ -10527,9 +11300,14 @@ struct LayerNormTag {
     x = build::cast(x.at(context.source), computed_as(type));
     gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
     const int dim = x.rank() - 1;
-    const Value centered = x - build::row_mean(x, dim);
-    const Value variance = build::row_mean(centered * centered, dim);
-    return build::cast(centered * build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype())) * gain + bias, type);
+    // A mean far from 0 is rounded by more than what it is subtracted to find. The rest of it is the mean of what is
+    // left, which costs no pass of its own; its slope is 0.
+    const Value count = build::cast(build::extent(x, dim), x.dtype());
+    const Value near = x - build::row_sum(x, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, dim) / count;
+    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
+    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
+    return build::cast((near - rest) * scale * gain + bias, type);
   }
 };
 
@@ -10857,14 +11635,15 @@ Positions<T> positions(Key key, Extent context, Extent features, const Layout& l
 
 #endif
 
-// ---- tessera/graph/tree.hpp
+// ---- tessera/graph/model.hpp
 
-#ifndef TESSERA_GRAPH_TREE_HPP
-#define TESSERA_GRAPH_TREE_HPP
+#ifndef TESSERA_GRAPH_MODEL_HPP
+#define TESSERA_GRAPH_MODEL_HPP
 
 namespace tessera {
 
 template <class Block> class Stack;
+struct Key;
 
 namespace detail {
 
@@ -10872,14 +11651,21 @@ template <class T>
 inline constexpr bool is_leaf_v =
     StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
 template <class T> inline constexpr bool is_stack_v = false;
-template <class B> inline constexpr bool is_stack_v<Stack<B>> = true;
+template <class Block> inline constexpr bool is_stack_v<Stack<Block>> = true;
 template <class T> inline constexpr bool is_tuple_v = false;
 template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
+template <class First, class Second> inline constexpr bool is_tuple_v<std::pair<First, Second>> = true;
 template <class T> inline constexpr bool is_array_v = false;
-template <class T, std::size_t N> inline constexpr bool is_array_v<std::array<T, N>> = true;
+template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
 
 struct AnyField {
-  template <class T> constexpr operator T() const;
+  template <class T> operator T() const;
+};
+/// Converts to the base classes of a struct alone.
+template <class Struct> struct AnyBase {
+  template <class Base>
+    requires(std::is_base_of_v<Base, Struct> && !std::is_same_v<Base, Struct>)
+  operator Base() const;
 };
 template <class T, class... Fields> constexpr int field_count() {
   if constexpr (requires { T{Fields{}..., AnyField{}}; })
@@ -10888,55 +11674,214 @@ template <class T, class... Fields> constexpr int field_count() {
     return static_cast<int>(sizeof...(Fields));
 }
 
-/// A field that a model can't have: its run-time value would be ignored by the trace.
-template <class Field>
-inline constexpr bool is_model_field_v = is_leaf_v<Field> || is_stack_v<Field> || is_tuple_v<Field> ||
-                                         is_array_v<Field> || (std::is_aggregate_v<Field> && std::is_class_v<Field>);
+/// Whether element i is an array: nested braces fill several places of the list at once, of a class only one.
+template <class T, std::size_t... Before, std::size_t... After>
+constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
+  return requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}};
+  } && !requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...};
+  };
+}
+template <class T> constexpr bool has_array() {
+  constexpr auto count = static_cast<std::size_t>(field_count<T>());
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (has_array_at<T>(std::make_index_sequence<I>(), std::make_index_sequence<count - 1 - I>()) || ...);
+  }(std::make_index_sequence<count>());
+}
 
-/// Calls f(field) for every field of a plain struct.
-template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
-  constexpr int n = field_count<std::remove_const_t<T>>();
-  static_assert(n <= 16,
+inline constexpr int max_fields = 16;
+
+/// Why a type can't be a part of a model.
+enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields };
+
+/// Of T itself, whatever its fields are.
+template <class T> constexpr ModelFault own_fault() {
+  if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
+    return ModelFault::constant;
+  else if constexpr (is_leaf_v<T> || is_stack_v<T> || is_tuple_v<T> || is_array_v<T>)
+    return ModelFault::none;
+  else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+    return ModelFault::number;
+  else if constexpr (std::is_same_v<T, Key>)
+    return ModelFault::key;
+  else if constexpr (std::is_array_v<T>)
+    return ModelFault::array;
+  else if constexpr (std::is_pointer_v<T> || (!std::is_aggregate_v<T> && requires(const T& x) { x.operator->(); }))
+    return ModelFault::pointer;
+  else if constexpr (!std::is_aggregate_v<T> && requires { typename T::value_type; })
+    return ModelFault::container;
+  else if constexpr (std::is_empty_v<T> && std::is_default_constructible_v<T>)
+    return ModelFault::none;
+  else if constexpr (!std::is_class_v<T> || !std::is_aggregate_v<T> || requires { T{AnyBase<T>{}}; })
+    return ModelFault::not_plain;
+  else if constexpr (!std::is_default_constructible_v<T>)
+    return ModelFault::constant;
+  else if constexpr (field_count<T>() > max_fields)
+    return ModelFault::too_many_fields;
+  else if constexpr (has_array<T>())
+    return ModelFault::array;
+  else
+    return ModelFault::none;
+}
+
+/// Says what is wrong with T, once. Nothing is read from it: clang takes no constant from a class that has failed.
+template <class T> struct ExplainPart {
+  static constexpr ModelFault fault = own_fault<T>();
+  static_assert(fault != ModelFault::number,
+                "tessera: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a "
+                "ts::Scalar otherwise; a number that never changes can be a template parameter");
+  static_assert(fault != ModelFault::key,
+                "tessera: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar, "
+                "such as the number of the step, and use it as the key of ts::dropout");
+  static_assert(fault != ModelFault::container,
+                "tessera: a model can't hold this container or string; use std::array for a fixed number of parts and "
+                "ts::Stack for layers of one kind");
+  static_assert(fault != ModelFault::pointer,
+                "tessera: a model holds its parts by value; use a field instead of a pointer or an optional");
+  static_assert(fault != ModelFault::not_plain,
+                "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
+                "constructors, private fields, virtual functions and base classes; write a function that makes it "
+                "instead of a constructor, and a field instead of a base class");
+  static_assert(fault != ModelFault::constant, "tessera: the fields of a model are neither references nor const");
+  static_assert(fault != ModelFault::array, "tessera: an array in a model is a std::array, not a built-in array");
+  static_assert(fault != ModelFault::too_many_fields,
                 "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+};
+
+/// Returns f(fields...) of a plain struct.
+template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
+  constexpr int n = field_count<std::remove_const_t<T>>();
   // clang-format off
-  if constexpr (n == 1) { auto& [a] = object; f(a); }
-  else if constexpr (n == 2) { auto& [a, b] = object; f(a); f(b); }
-  else if constexpr (n == 3) { auto& [a, b, c] = object; f(a); f(b); f(c); }
-  else if constexpr (n == 4) { auto& [a, b, c, d] = object; f(a); f(b); f(c); f(d); }
-  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; f(a); f(b); f(c); f(d); f(e); }
-  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; f(a); f(b); f(c); f(d); f(e); f(g); }
-  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; f(a); f(b); f(c); f(d); f(e); f(g); f(h); }
-  else if constexpr (n == 8) {
-    auto& [a, b, c, d, e, g, h, i] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i);
-  } else if constexpr (n == 9) {
-    auto& [a, b, c, d, e, g, h, i, j] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j);
-  } else if constexpr (n == 10) {
+  if constexpr (n == 1) { auto& [a] = object; return f(a); }
+  else if constexpr (n == 2) { auto& [a, b] = object; return f(a, b); }
+  else if constexpr (n == 3) { auto& [a, b, c] = object; return f(a, b, c); }
+  else if constexpr (n == 4) { auto& [a, b, c, d] = object; return f(a, b, c, d); }
+  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; return f(a, b, c, d, e); }
+  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; return f(a, b, c, d, e, g); }
+  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; return f(a, b, c, d, e, g, h); }
+  else if constexpr (n == 8) { auto& [a, b, c, d, e, g, h, i] = object; return f(a, b, c, d, e, g, h, i); }
+  else if constexpr (n == 9) { auto& [a, b, c, d, e, g, h, i, j] = object; return f(a, b, c, d, e, g, h, i, j); }
+  else if constexpr (n == 10) {
     auto& [a, b, c, d, e, g, h, i, j, k] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k);
+    return f(a, b, c, d, e, g, h, i, j, k);
   } else if constexpr (n == 11) {
     auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l);
+    return f(a, b, c, d, e, g, h, i, j, k, l);
   } else if constexpr (n == 12) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m);
+    return f(a, b, c, d, e, g, h, i, j, k, l, m);
   } else if constexpr (n == 13) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o);
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o);
   } else if constexpr (n == 14) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p);
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p);
   } else if constexpr (n == 15) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q);
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q);
   } else if constexpr (n == 16) {
     auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
-    f(a); f(b); f(c); f(d); f(e); f(g); f(h); f(i); f(j); f(k); f(l); f(m); f(o); f(p); f(q); f(r);
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r);
   }
   // clang-format on
 }
 
+/// Calls f(field) for every field of a plain struct.
+template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
+  with_fields(object, [&](auto&... fields) { (f(fields), ...); });
+}
+
+template <class... Ts> struct TypeList {};
+
+template <class T> struct PartsOf {
+  static auto list() {
+    if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
+      return TypeList<>{};
+    else
+      return decltype(with_fields(std::declval<T&>(), [](auto&... fields) {
+        return TypeList<std::remove_reference_t<decltype(fields)>...>{};
+      })){};
+  }
+  using type = decltype(list());
+};
+template <class Block> struct PartsOf<Stack<Block>> {
+  using type = TypeList<Block>;
+};
+template <class... Ts> struct PartsOf<std::tuple<Ts...>> {
+  using type = TypeList<Ts...>;
+};
+template <class First, class Second> struct PartsOf<std::pair<First, Second>> {
+  using type = TypeList<First, Second>;
+};
+template <class T, std::size_t Size> struct PartsOf<std::array<T, Size>> {
+  using type = TypeList<T>;
+};
+
+template <class T> struct FaultyPart;
+template <class List> struct FirstFaulty {
+  using type = void;
+};
+template <class First, class... Rest>
+struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyPart<First>::type>,
+                                                                  FirstFaulty<TypeList<Rest...>>, FaultyPart<First>> {};
+/// The first type in T, T itself included, that can't be part of a model; void where there is none.
+template <class T>
+struct FaultyPart : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename PartsOf<T>::type>,
+                                       std::type_identity<T>> {};
+
+}  // namespace detail
+
+/// What a traced function is given and returns: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
+/// ts::Stack or plain struct of these. A plain struct has no constructor, no private field, no virtual function and no
+/// base class: its fields are all that it is.
+template <class T>
+concept Model = std::is_void_v<typename detail::FaultyPart<T>::type>;
+
+namespace detail {
+/// Says why a T is no Model, if it is none.
+template <class T> constexpr auto explain_model() {
+  if constexpr (!Model<T>) (void)sizeof(ExplainPart<typename FaultyPart<T>::type>);
+}
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/tree.hpp
+
+#ifndef TESSERA_GRAPH_TREE_HPP
+#define TESSERA_GRAPH_TREE_HPP
+
+namespace tessera {
+
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
+
+namespace detail {
+/// What the block of a Stack holds. Without tensors nothing that a program takes says how many layers there are: a
+/// Stack of it has a Dim for that as its first leaf.
+struct BlockLeaves {
+  bool tensor = false, stack = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
+  constexpr void enter_stack(const auto&) { stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Block> static constexpr BlockLeaves of() {
+    BlockLeaves found;
+    if constexpr (!Operand<Block>) {
+      Block block{};
+      for_each_leaf(block, found);
+    }
+    return found;
+  }
+};
+template <class Block>
+inline constexpr bool counts_layers_v = [] {
+  const BlockLeaves found = BlockLeaves::of<Block>();
+  return !found.tensor && !found.stack;
+}();
 }  // namespace detail
 
 /// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
@@ -10949,6 +11894,7 @@ template <class Block> class Stack {
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i).
   template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -10959,21 +11905,37 @@ template <class Block> class Stack {
   constexpr std::vector<Block>& layers() { return layers_; }
   constexpr const std::vector<Block>& layers() const { return layers_; }
 
-  /// x through every layer: layer(x, extra...) for each. The result has the type of x.
-  template <SymOperand X, class... Extra> constexpr X operator()(const X& x, const Extra&... extra) const;
+  /// x through every layer: layer(x, extra...) for each. A layer returns a tensor of the dtype, rank and shape of what
+  /// it is given, in any layout.
+  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+
+  /// The number of layers as a leaf: of a traced Stack, the placeholder for it.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
 
  private:
   std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
 };
 
 /// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
 /// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
-/// with enter_layer(i) before each.
+/// with enter_layer(i) before each. The number of layers is a leaf where no tensor of theirs says it.
 template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
   using U = std::remove_const_t<T>;
   if constexpr (detail::is_leaf_v<U>) {
     visitor.leaf(object);
   } else if constexpr (detail::is_stack_v<U>) {
+    if constexpr (detail::counts_layers_v<typename U::block>) {
+      Dim count = object.count();
+      visitor.leaf(count);
+      if constexpr (!std::is_const_v<T>) object.set_count(count);
+    }
     visitor.enter_stack(object);
     for (int i = 0; i < object.size(); ++i) {
       visitor.enter_layer(i);
@@ -10987,11 +11949,9 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
   } else if constexpr (detail::is_array_v<U>) {
     for (auto& item : object) for_each_leaf(item, visitor);
   } else {
-    static_assert(
-        detail::is_model_field_v<U>,
-        "tessera: a model's fields are tensors, other models, ts::Stack, ts::Dim for a size or ts::Scalar for a "
-        "number; a field of another type would be ignored by the trace: make it a template parameter");
-    if constexpr (detail::is_model_field_v<U> && !std::is_empty_v<U>)
+    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
+      (void)sizeof(detail::ExplainPart<U>);
+    else if constexpr (!std::is_empty_v<U>)
       detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
   }
 }
@@ -11904,23 +12864,33 @@ struct ProgramSize {
     }
     return size;
   }
+  constexpr bool fits(const ProgramSize& room) const {
+    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
+           specs <= room.specs;
+  }
 };
 
-/// A traced program as a constant: arrays of exactly the right size.
-template <ProgramSize Size> struct FrozenProgram {
-  Node nodes[static_cast<std::size_t>(Size.nodes) + 1]{};
-  std::int32_t operands[static_cast<std::size_t>(Size.operands) + 1]{};
-  std::int32_t outputs[static_cast<std::size_t>(Size.outputs) + 1]{};
-  PartitionSpec specs[static_cast<std::size_t>(Size.specs) + 1]{};
-  int node_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int output_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
+/// A traced program as a constant: arrays with room for a program of this size. One that has no room leaves them empty,
+/// and says in `used` how much it takes.
+template <ProgramSize Room> struct FrozenProgram {
+  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
+  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
+  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
+  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  ProgramSize used{1, 0, 0, 0, 0};
+  int argument_count = 0;   ///< leaves of the arguments, used or not
+  bool simplified = false;  ///< what this was made from
 
   constexpr FrozenProgram() = default;
-  constexpr explicit FrozenProgram(const Module& module) {
-    for (int g = 0; g < Size.graphs; ++g) {
+  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
+      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified) {
+    if (!used.fits(Room)) return;
+    int node = 0, operand = 0, output = 0;
+    for (int g = 0; g < used.graphs; ++g) {
       const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
-      int node = node_begin[g], operand = operand_begin[g], output = output_begin[g];
       for (const Node& n : graph.nodes) nodes[node++] = n;
       for (std::int32_t id : graph.operands) operands[operand++] = id;
       for (std::int32_t id : graph.outputs) outputs[output++] = id;
@@ -11928,7 +12898,21 @@ template <ProgramSize Size> struct FrozenProgram {
       operand_begin[g + 1] = operand;
       output_begin[g + 1] = output;
     }
-    for (int s = 0; s < Size.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+  }
+  /// The same without the room that was not needed.
+  template <ProgramSize Larger>
+  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
+      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
+    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
+    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
+    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
+    for (int g = 0; g <= used.graphs; ++g) {
+      node_begin[g] = from.node_begin[g];
+      operand_begin[g] = from.operand_begin[g];
+      output_begin[g] = from.output_begin[g];
+    }
   }
 
   constexpr GraphView graph(int g) const {
@@ -11969,7 +12953,7 @@ inline constexpr int unit_kinds = 11;
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
-  std::int8_t operand = -1;  ///< of a unit of one node: which of its operands this input is
+  std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
   bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
   Op reduce_op = Op::sum;
@@ -12040,6 +13024,10 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
   row.operands.reserve(graph[node].arity);
   row_of(graph[node].op).sharding(graph, node, row);
   rule.kinds = row.kinds;
+  for (FactorKind kind : row.kinds)
+    if (kind == FactorKind::reduction && !can_be_partial(graph, node))
+      fail(errc::graph_invalid, "[plan] partial values: the row of ", row_of(graph[node].op).name,
+           " has a reduction in its sharding rule, and says that its result is never partial");
   for (int i = 0; i < unit.input_count; ++i) {
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
@@ -12196,7 +13184,7 @@ struct GraphPlan {
   Growable<PlanStep> steps;
   Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
   Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  Growable<double> numbers;          ///< by node: host scalars known when planning
+  Growable<HostNumber> numbers;      ///< by node: host scalars known when planning
   Growable<Shape> shapes;            ///< by node
   std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
   std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
@@ -12232,7 +13220,7 @@ template <class Self> struct Communication {
     const unsigned axes = axis.empty() ? 0 : 1u << self().mesh.axis_index(axis);
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (axes == 0 || c.axes == axes) n += of(c) * times;
+      if (axes == 0 || c.axes == axes) add_times(n, of(c), times, "bytes", c.source);
     });
     return n;
   }
@@ -12254,13 +13242,13 @@ struct Plan : Communication<Plan> {
   /// Floating point operations of all devices together.
   constexpr std::int64_t flops() const {
     std::int64_t n = 0;
-    for (const PlanStep& step : main().steps) n += step.flops;
+    for (const PlanStep& step : main().steps) n = checked_sum(n, step.flops, "operations", step.source);
     return n;
   }
   /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.
   constexpr std::int64_t traffic_bytes() const {
     std::int64_t n = 0;
-    for (const PlanStep& step : main().steps) n += step.bytes;
+    for (const PlanStep& step : main().steps) n = checked_sum(n, step.bytes, "bytes", step.source);
     return n;
   }
 
@@ -12273,7 +13261,8 @@ struct Plan : Communication<Plan> {
   constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
-      if (step.kind == StepKind::repeat) collect(step.body, times * step.layers, all);
+      if (step.kind == StepKind::repeat)
+        collect(step.body, checked_product(times, step.layers, "layers", step.source), all);
     }
   }
 };
@@ -12461,10 +13450,12 @@ namespace tessera {
 
 namespace detail {
 
-inline std::string number_text(double value) {
+inline std::string number_text(const Node& constant) {
+  const HostNumber number = number_of(constant);
   char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
+  std::snprintf(text, sizeof text, "%.9g", number.real());
+  const bool exact = !is_floating(constant.dtype) && HostNumber(constant.value) == number;
+  return exact || is_floating(constant.dtype) ? text : std::to_string(number.integer());
 }
 inline char label_name(int label) { return static_cast<char>('a' + label); }
 
@@ -12513,7 +13504,7 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
   const Node& node = graph[id];
   switch (row_of(node.op).kind) {
     case OpKind::source:
-      if (node.op == Op::constant) return number_text(node.value);
+      if (node.op == Op::constant) return number_text(node);
       if (node.op == Op::extent) return std::to_string(dim_of(node));
       if (node.op == Op::axis_size) return std::string(axis_of(node).view());
       return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
@@ -12551,10 +13542,11 @@ inline std::string attribute_text(const ProgramView& program, const GraphView& g
     case OpKind::constraint:
       return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
     case OpKind::control: {
-      if (node.op == Op::project) return std::to_string(dim_of(node));
+      if (node.op == Op::project) return std::to_string(output_of(node));
       const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", int{repeat.carried}, " carried, ", int{repeat.stacked},
-                         " stacked", repeat.reverse ? ", last to first" : "");
+      return concat_text("graph ", node.index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                         repeat.counted ? ", counted by its last operand" : "",
+                         repeat.reverse ? ", last to first" : "");
     }
     default:
       return {};
@@ -12587,7 +13579,7 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
     if (operand < 0)
       text += '-';
     else if (graph[operand].op == Op::constant)
-      text += detail::number_text(graph[operand].value);
+      text += detail::number_text(graph[operand]);
     else
       text += concat_text("%", operand);
   }
@@ -12608,7 +13600,7 @@ inline std::string text_of(const ProgramView& program) {
     for (int k = 0; k < graph.output_count; ++k) {
       const int id = graph.outputs[k];
       text += k == 0 ? " " : ", ";
-      text += graph[id].op == Op::constant ? detail::number_text(graph[id].value) : concat_text("%", id);
+      text += graph[id].op == Op::constant ? detail::number_text(graph[id]) : concat_text("%", id);
     }
     text += '\n';
   }
@@ -12647,6 +13639,39 @@ inline std::string dot_of(const ProgramView& program) {
 
 #endif
 
+// ---- tessera/graph/settle.hpp
+
+#ifndef TESSERA_GRAPH_SETTLE_HPP
+#define TESSERA_GRAPH_SETTLE_HPP
+
+namespace tessera::detail {
+
+/// A tensor inside a trace as a value of it: an expression is recorded, a field of a model is its placeholder.
+template <TensorOperand X> constexpr auto as_sym(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x;
+  else
+    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
+}
+
+/// Expressions over placeholders become part of the trace.
+template <class R> constexpr auto settle(const R& result) {
+  if constexpr (ExprOperand<R>) {
+    return as_sym(result);
+  } else if constexpr (is_tuple_v<R>) {
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
+  } else {
+    return result;
+  }
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/simplify.hpp
 
 #ifndef TESSERA_GRAPH_SIMPLIFY_HPP
@@ -12657,16 +13682,14 @@ namespace tessera {
 namespace detail {
 
 /// Which nodes the outputs depend on.
-constexpr Growable<std::uint8_t> live_nodes(const Graph& graph) {
-  Growable<std::uint8_t> made(graph.nodes.size());
+constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
+  Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
   std::uint8_t* const live = made.data();
-  const Node* const nodes = graph.nodes.data();
-  const std::int32_t* const operands = graph.operands.data();
-  for (std::int32_t id : graph.outputs) live[id] = 1;
-  for (int id = graph.size() - 1; id >= 0; --id) {
+  for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
+  for (int id = graph.size - 1; id >= 0; --id) {
     if (live[id] == 0) continue;
-    const std::int32_t* const own = operands + nodes[id].first;
-    for (int i = nodes[id].arity - 1; i >= 0; --i)
+    const std::int32_t* const own = graph.operands + graph.nodes[id].first;
+    for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
       if (own[i] >= 0) live[own[i]] = 1;
   }
   return made;
@@ -12679,9 +13702,23 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
   if (fold == nullptr) return -1;
   for (int i = 0; i < node.arity; ++i)
     if (made[operands[i]].op != Op::constant) return -1;
-  const double a = made[operands[0]].value, b = node.arity > 1 ? made[operands[1]].value : 0;
-  if (!is_floating(node.dtype) && node.op == Op::div) return -1;
-  return made.add({.op = Op::constant, .dtype = node.dtype, .value = fold(a, b), .source = node.source});
+  const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
+  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
+  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
+  const bool reals = is_floating(made[operands[0]].dtype);
+  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
+    folded.value = fold(a.real(), b.real());
+  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
+    folded.value = a.real() != 0;
+  } else {
+    // What can't be known is an error where the shapes are, which names the user's line.
+    std::int64_t exact = 0;
+    if (node.op == Op::div || fold_integers(node.op, a.integer(), b.integer(), exact) != IntegerResult::known)
+      return -1;
+    folded = integer_node(exact, node.dtype);
+    folded.source = node.source;
+  }
+  return made.add(folded);
 }
 
 /// Known extent of a dim, or -1: extents that follow from constants in the graph.
@@ -12696,7 +13733,7 @@ constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
         if (f.out_dim[p] == dim) at = f.order[p], ++count;
       if (count != 1) return -1;
       const int size = graph.operand(id, 1 + at);
-      return size >= 0 && graph[size].op == Op::constant ? static_cast<std::int64_t>(graph[size].value) : -1;
+      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
     }
     return -1;
   }
@@ -12755,26 +13792,41 @@ class PadsToConcat {
     dim_ = dim_of(node);
     const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
     valid_ = size > 0;
-    parts_.push_back({static_cast<std::int64_t>(graph_.operand_node(id, 1).value), size, graph_.operand(id, 0)});
+    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
   }
 };
 
+/// An empty graph with room for a copy of another.
+constexpr Graph graph_of_size(const GraphView& graph) {
+  std::size_t operands = 0;
+  if (graph.size > 0)
+    operands = static_cast<std::size_t>(graph.nodes[graph.size - 1].first) + graph.nodes[graph.size - 1].arity;
+  Graph made;
+  made.nodes.reserve(static_cast<std::size_t>(graph.size));
+  made.operands.reserve(operands);
+  return made;
+}
+
+constexpr std::size_t longest_list(const GraphView& graph) {
+  std::size_t longest = 0;
+  for (int id = 0; id < graph.size; ++id)
+    if (graph.nodes[id].arity > longest) longest = graph.nodes[id].arity;
+  return longest;
+}
+
 /// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
-constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
+constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
   const Growable<std::uint8_t> live = live_nodes(graph);
   const std::uint8_t* const is_live = live.data();
-  const Node* const nodes = graph.nodes.data();
-  Graph made;
-  made.nodes.reserve(graph.nodes.size());
-  made.operands.reserve(graph.operands.size());
-  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  const Node* const nodes = graph.nodes;
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
   std::int32_t* const to = moved.data();
   std::int32_t* const operands = list.data();
-  const int size = graph.size();
-  for (int id = 0; id < size; ++id) {
+  for (int id = 0; id < graph.size; ++id) {
     if (is_live[id] == 0) continue;
     const Node& node = nodes[id];
-    const std::int32_t* const own = graph.operands.data() + node.first;
+    const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
     if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
@@ -12790,41 +13842,36 @@ constexpr Graph rebuild(const Graph& graph, bool& left_dead) {
       }
     to[id] = result;
   }
-  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
   return made;
 }
 
 /// The live nodes alone.
-constexpr Graph compact(const Graph& graph) {
+constexpr Graph compact(const GraphView& graph) {
   const Growable<std::uint8_t> live = live_nodes(graph);
-  Graph made;
-  made.nodes.reserve(graph.nodes.size());
-  made.operands.reserve(graph.operands.size());
-  Growable<std::int32_t> moved(graph.nodes.size()), list(graph.operands.size());
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
   std::int32_t* const to = moved.data();
   std::int32_t* const operands = list.data();
-  const int size = graph.size();
-  for (int id = 0; id < size; ++id) {
+  for (int id = 0; id < graph.size; ++id) {
     if (live.data()[id] == 0) continue;
-    const Node& node = graph.nodes.data()[id];
-    const std::int32_t* const own = graph.operands.data() + node.first;
+    const Node& node = graph.nodes[id];
+    const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     to[id] = made.append(node, operands);
   }
-  for (std::int32_t id : graph.outputs) made.outputs.push_back(to[id]);
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
   return made;
 }
 
-}  // namespace detail
-
-/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
-constexpr void simplify(Module& module) {
+/// The simplified graphs of a program, graph_at(g) being its graphs.
+template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
   std::vector<Graph> made;
   Growable<int> body_of{0};  // old index of each kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
-    Graph graph = detail::rebuild(module.graph(body_of[g]), left_dead);
-    if (left_dead) graph = detail::compact(graph);
+    Graph graph = rebuild(graph_at(body_of[g]), left_dead);
+    if (left_dead) graph = compact(graph.view());
     for (Node& node : graph.nodes) {
       if (node.op != Op::repeat) continue;
       body_of.push_back(node.index());
@@ -12832,7 +13879,14 @@ constexpr void simplify(Module& module) {
     }
     made.push_back(std::move(graph));
   }
-  module.graphs = std::move(made);
+  return made;
+}
+
+}  // namespace detail
+
+/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
+constexpr void simplify(Module& module) {
+  module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
 }
 
 }  // namespace tessera
@@ -12857,10 +13911,15 @@ struct CollectValues {
     else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
       values.push_back(leaf.placeholder());
   }
-  constexpr void enter_stack(const auto&) { fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack"); }
+  constexpr void enter_stack(const auto&) {}  // the call rejects them
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+
+/// The leaves of an argument of a block; a plain number is a constant of it.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
 
 /// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
 /// program's.
@@ -12876,6 +13935,9 @@ struct BindArguments {
         outer = leaf.value;
       else
         outer = leaf.placeholder();
+      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
+        fail(errc::structure, "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
+                              "layers was replaced by a tensor without layers");
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -12897,45 +13959,86 @@ struct BindArguments {
   constexpr void leave_stack() {}
 };
 
-}  // namespace detail
+/// What a layer made of x, as a value of the type of x.
+template <SymOperand X, class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
+  static_assert(TensorOperand<Result>, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+  if constexpr (TensorOperand<Result>) {
+    constexpr bool same_type = std::is_same_v<typename Result::element, typename X::element>;
+    constexpr bool same_rank = Result::rank == X::rank;
+    static_assert(same_type,
+                  "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
+                  "could not take; ts::cast the result");
+    static_assert(same_rank,
+                  "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
+                  "take; for a constant, ts::full_like");
+    if constexpr (same_type && same_rank) {
+      const Value value = lower(x, result);
+      if (!build::same_static_shape(value.node(), x.node()))
+        fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: of the two, one has a dim of "
+                                   "static extent 1, as keepdims makes it, where the other has none");
+      return value;
+    }
+  }
+  return x;
+}
 
-template <class Block>
-template <SymOperand X, class... Extra>
-constexpr X Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  if (layers_.empty() || x.value.module == nullptr)
+/// A traced call: one repeat node, whose body is the block.
+template <class Block, SymOperand X, class... Extra>
+constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  if (stack.layers().empty() || x.value.module == nullptr)
     fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
   Module* module = x.value.module;
   const int outer = x.value.graph;
 
   Growable<std::int32_t> operands{x.value.id};
-  detail::CollectValues stacked, invariant;
-  for_each_leaf(layers_.front(), stacked);
-  (for_each_leaf(extra, invariant), ...);
+  CollectValues stacked, invariant;
+  for_each_leaf(stack[0], stacked);
+  (for_each_tensor(extra, invariant), ...);
   for (const Value& v : stacked.values) operands.push_back(v.id);
   for (const Value& v : invariant.values) operands.push_back(v.id);
+  const bool counted = stacked.values.empty();
+  if (counted) operands.push_back(stack.count().placeholder().id);
 
   const int body = module->add_graph();
-  detail::BindArguments bind{module, body, 0, false};
+  BindArguments bind{module, body, 0, false};
   X carried = x;
   for_each_leaf(carried, bind);
-  Block layer = layers_.front();
+  Block layer = stack[0];
   bind.sliced = true;
   for_each_leaf(layer, bind);
   bind.sliced = false;
   std::tuple<Extra...> captured(extra...);
-  for_each_leaf(captured, bind);
-  const X result = [&]<std::size_t... I>(std::index_sequence<I...>) -> X {
-    return layer(carried, std::get<I>(captured)...);
-  }(std::index_sequence_for<Extra...>{});
-  const Value full = build::broadcast(result.value, carried.value);
-  module->graph(body).outputs.push_back(full.id);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const Value result = returned_by_a_layer<X>(
+      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
+  module->graph(body).outputs.push_back(result.id);
 
-  const Repeat repeat{1, static_cast<std::uint8_t>(stacked.values.size()), false};
-  const Source source = full.node().source;  // a call of a stack has no line of its own
+  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
+  const Source source = result.node().source;  // a call of a stack has no line of its own
   Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
   const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
                    source};
   return X(build::project(made, 0, x.value.node()));
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+  constexpr bool nested = detail::BlockLeaves::of<Block>().stack || (detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(TensorOperand<X>,
+                "tessera: a Stack carries one tensor from layer to layer, its first argument; further arguments are "
+                "the same for every layer");
+  static_assert(!LocalOperand<X>,
+                "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
+  static_assert(!nested,
+                "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a std::array of "
+                "blocks can be inside");
+  if constexpr (TensorOperand<X> && !LocalOperand<X> && !nested)
+    return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
+  else
+    return x;
 }
 
 }  // namespace tessera
@@ -12969,7 +14072,8 @@ struct BindProgram {
     } else {
       node.op = Op::argument;
       node.dtype = dtype_v<typename Leaf::element>;
-      node.rank = static_cast<std::uint8_t>(Leaf::rank + (in_stack ? 1 : 0));
+      node.rank = Leaf::rank;
+      if (in_stack) node = build::stacked_type(node);
       node.labels[0] = in_stack ? 1 : 0;
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
@@ -12986,6 +14090,7 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
+  int layer_dims = 0;  ///< inside a Stack, a tensor holds all layers
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
     if constexpr (SymOperand<std::remove_const_t<Leaf>>)
@@ -12994,12 +14099,19 @@ struct CollectOutputs {
       value = leaf.placeholder();
     if (value.module == nullptr)
       fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
+    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
+      if (value.rank() != Leaf::rank + layer_dims)
+        fail(errc::structure, "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
+                              "layers in a Stack");
     module->main().outputs.push_back(value.id);
   }
-  constexpr void enter_stack(auto&) {}
+  constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { layer_dims = 0; }
 };
+
+/// Most nodes of a program whose passes share evaluations: compilers bound the work of one.
+inline constexpr int small_program = 256;
 
 /// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
 template <class A> struct TracedArgument {
@@ -13019,41 +14131,69 @@ template <class T, int R> struct FinalResult<Sym<T, R>> {
 template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
   using type = std::tuple<typename FinalResult<Ts>::type...>;
 };
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
 
-/// Expressions over placeholders become part of the trace.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return Sym<typename R::element, R::rank>(lower(trace_of(result), result));
-  } else if constexpr (is_tuple_v<R>) {
-    return std::apply([](const auto&... items) { return std::tuple<decltype(settle(items))...>(settle(items)...); },
-                      result);
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Says why a function can't be traced by its type, once wherever it is used.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
+                          "lambda: [](const auto&... x) { return f(x...); }");
+  static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+  static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
+};
+
+/// What a trace that can't be made gives. It converts to anything, so that the first message is the only one.
+struct NoResult {
+  template <class T> operator T() const;
+};
+
+/// The result of a function, as it returns it.
+template <class F, class... Args> constexpr auto returned_type() {
+  if constexpr (requires { F{}(std::declval<Args&>()...); }) {
+    using Returned = decltype(F{}(std::declval<Args&>()...));
+    static_assert(!std::is_void_v<Returned>, "tessera: the traced function returns nothing; it lacks a return");
+    if constexpr (std::is_void_v<Returned>)
+      return std::type_identity<NoResult>{};
+    else {
+      using Settled = decltype(settle(std::declval<Returned>()));
+      explain_model<Settled>();
+      return std::type_identity<Settled>{};
+    }
   } else {
-    return result;
+    static_assert(sizeof...(Args) > 99,
+                  "tessera: the traced function does not take as many arguments as it is given here, or takes other "
+                  "types; after an error in the function itself, this is only what follows from it");
+    return std::type_identity<NoResult>{};
   }
 }
 
-/// What a trace takes.
-struct TraceSize {
-  ProgramSize program;
-  int arguments = 0;  ///< leaves of them
+/// The types of a trace.
+template <class F, class... Args> struct TraceTypes {
+  using arguments = std::tuple<typename TracedArgument<Args>::type...>;
+  using traced_result = typename decltype(returned_type<F, typename TracedArgument<Args>::type...>())::type;
+  static constexpr bool valid = !std::is_same_v<traced_result, NoResult> && Model<traced_result>;
+  using result = std::conditional_t<valid, typename FinalResult<traced_result>::type, NoResult>;
 };
-
-template <class T> struct SymFor;
-template <class T, int R> struct SymFor<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
+struct NoTypes {
+  using result = NoResult;
+  static constexpr bool valid = false;
 };
-
-template <class F, class Tuple, std::size_t... I>
-constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
-  if constexpr (!std::is_empty_v<F>) {
-    return std::tuple<>();  // Trace says what is wrong
-  } else if constexpr (requires { F{}(std::get<I>(arguments)...); }) {
-    return settle(F{}(std::get<I>(arguments)...));
+template <class F, class... Args> constexpr auto trace_types() {
+  if constexpr (TraceableFunction<F> && (Model<typename TracedArgument<Args>::type> && ...)) {
+    return std::type_identity<TraceTypes<F, Args...>>{};
   } else {
-    static_assert(sizeof...(I) > 99,
-                  "tessera: the traced function does not take as many arguments as it is given here, "
-                  "or takes other types; or, after an error in the function itself, clang says this as well");
-    return std::tuple<>();
+    (void)sizeof(ExplainFunction<F>);
+    (explain_model<typename TracedArgument<Args>::type>(), ...);
+    return std::type_identity<NoTypes>{};
   }
 }
 
@@ -13061,61 +14201,122 @@ constexpr auto invoke_traced(Tuple& arguments, std::index_sequence<I...>) {
 
 /// How a function is traced for arguments of these types.
 template <class F, class... Args> struct Trace {
-  static_assert(std::is_empty_v<F>,
-                "tessera: a traced function must not capture anything; pass what it needs as arguments");
-  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-  using traced_result =
-      decltype(detail::invoke_traced<F>(std::declval<arguments&>(), std::index_sequence_for<Args...>{}));
-  using result = typename detail::FinalResult<traced_result>::type;
+  using types = typename decltype(detail::trace_types<F, Args...>())::type;
+  /// Whether it can be made at all; if not, the compiler has said why.
+  static constexpr bool valid = types::valid;
+  using result = typename types::result;
 
-  static constexpr std::pair<Module, int> trace() {
+  /// The program as it is recorded, and how many leaves the arguments have.
+  static constexpr std::pair<Module, int> record() {
     std::pair<Module, int> made;
-    arguments list{};
+    typename types::arguments list{};
     detail::BindProgram bind{&made.first};
     for_each_leaf(list, bind);
     made.second = bind.next;
-    auto out = detail::invoke_traced<F>(list, std::index_sequence_for<Args...>{});
+    auto out = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return detail::settle(F{}(std::get<I>(list)...));
+    }(std::index_sequence_for<Args...>());
     detail::CollectOutputs collect{&made.first};
     for_each_leaf(out, collect);
+    return made;
+  }
+  static constexpr std::pair<Module, int> trace() {
+    std::pair<Module, int> made = record();
     simplify(made.first);
     return made;
   }
-  static constexpr detail::TraceSize measure() {
-    const auto made = trace();
-    return {ProgramSize::of(made.first), made.second};
+  /// The same as a constant. A program of many nodes is simplified by an evaluation of its own.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    std::pair<Module, int> made = record();
+    const bool small = made.first.main().size() <= detail::small_program;
+    if (small) simplify(made.first);
+    return FrozenProgram<Room>(made.first, made.second, small);
   }
 };
 
 namespace detail {
 
-/// Whether a trace comes to an end.
-template <class T>
-concept Traceable = requires { typename Constant<T::measure()>; };
+/// What a first evaluation has room for: enough for most programs.
+inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
 
-/// The program of a trace. Where there is none, the compiler says why once, and what would follow from it is left out.
+/// The program as it is recorded; simplified where it is small.
+template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
+
+/// A recorded program, simplified.
+template <class T, ProgramSize From, ProgramSize Room>
+inline constexpr FrozenProgram<Room> simplified_program = [] {
+  const FrozenProgram<From>& from = recorded<T, From>;
+  Module made;
+  made.graphs = simplified([&](int g) { return from.graph(g); });
+  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  return FrozenProgram<Room>(made, from.argument_count, true);
+}();
+
+template <class T> constexpr const auto& whole_trace() {
+  constexpr ProgramSize size = recorded<T, first_room>.used;
+  if constexpr (size.fits(first_room))
+    return recorded<T, first_room>;
+  else
+    return recorded<T, size>;
+}
+template <class T> constexpr const auto& simplified_trace() {
+  constexpr const auto& whole = whole_trace<T>();
+  if constexpr (whole.simplified) {
+    return whole;
+  } else {
+    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
+    if constexpr (size.fits(whole.used))
+      return simplified_program<T, whole.used, whole.used>;
+    else
+      return simplified_program<T, whole.used, size>;
+  }
+}
+
+/// Whether a trace comes to an end. A call can be tried: of a variable whose evaluation fails, compilers say so at
+/// once.
+template <class T>
+concept Traceable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+
+/// In place of a program that there is none of: what would follow from that is left out.
+struct NoProgram {
+  static constexpr FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> frozen{};
+};
 template <class T> struct TracedProgram {
-  static_assert(T::measure().program.graphs > 0, "tessera: this function can't be traced");
-  static constexpr TraceSize sizes{{1, 0, 0, 0, 0}, 0};
-  static constexpr FrozenProgram<sizes.program> frozen{};
+  static constexpr const auto& roomy = simplified_trace<T>();
+  static constexpr FrozenProgram<roomy.used> frozen{roomy};
 };
-template <Traceable T> struct TracedProgram<T> {
-  static constexpr TraceSize sizes = T::measure();
-  static constexpr FrozenProgram<sizes.program> frozen{T::trace().first};
+/// Says what to do about a function that can't be traced, then why it can't, in the compiler's words.
+template <class T> struct WhatToDo {
+  static_assert(std::is_void_v<T>, "tessera: this function can't be traced; the next error says why. Where it names a "
+                                   "function that is not constexpr, write constexpr before that function; where it "
+                                   "says that steps or operations ran out, write repeated layers as a ts::Stack, or "
+                                   "give clang -fconstexpr-steps=8388608 and g++ -fconstexpr-ops-limit=268435456");
 };
+template <class T> struct Reason {
+  static_assert(recorded<T, first_room>.used.graphs > 0);
+};
+template <class T> struct UntraceableProgram : WhatToDo<T>, Reason<T>, NoProgram {};
+template <class T> constexpr auto program_of() {
+  if constexpr (!T::valid)
+    return std::type_identity<NoProgram>{};
+  else if constexpr (Traceable<T>)
+    return std::type_identity<TracedProgram<T>>{};
+  else
+    return std::type_identity<UntraceableProgram<T>>{};
+}
 
 }  // namespace detail
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
 template <class F, class... Args> struct Traced : Trace<F, Args...> {
-  using Program = detail::TracedProgram<Trace<F, Args...>>;
+  using Program = typename decltype(detail::program_of<Trace<F, Args...>>())::type;
   static constexpr const auto& frozen = Program::frozen;
-  static constexpr detail::TraceSize sizes = Program::sizes;
   static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(sizes.program.graphs)>{});
+  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, sizes.arguments};
+    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count};
   }
 };
 
@@ -13152,6 +14353,14 @@ struct CollectSources {
   constexpr void leave_stack() {}
 };
 
+/// A loss may be a field of a struct, or what a compiled function made of one.
+template <class T> constexpr auto as_scalar(const T& loss) {
+  if constexpr (StoredOperand<T>)
+    return as_sym(loss);
+  else
+    return loss;
+}
+
 /// Replaces tensors by their gradients. What has none, a size, a number or an integer tensor, stays what it was.
 struct ReplaceLeaves {
   const Growable<std::int32_t>& ids;
@@ -13185,15 +14394,18 @@ template <class F> constexpr auto value_and_grad(F f) {
     auto value = detail::settle(f(first, rest...));
     auto loss = [&] {
       if constexpr (detail::is_tuple_v<decltype(value)>)
-        return std::get<0>(value);
+        return detail::as_scalar(std::get<0>(value));
       else
-        return value;
+        return detail::as_scalar(value);
     }();
     using Loss = decltype(loss);
     static_assert(SymOperand<Loss>,
                   "tessera: value_and_grad is called inside a traced function, with traced arguments");
     static_assert(Loss::rank == 0,
                   "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+    if constexpr (Loss::rank == 0)  // otherwise all has been said
+      if (loss.value.rank() != 0)
+        fail(errc::structure, "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);
@@ -13348,7 +14560,7 @@ class GraphVerifier {
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
-      if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
+      if (has_operand(row_of(node.op).shape_only, i)) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
       if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
         return "the result has the element type of its operands";
@@ -13517,8 +14729,12 @@ class GraphVerifier {
     if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
       return "a repeat has a body of its own";
     const GraphView& body = program_.graphs[node.index()];
-    if (repeat.carried + repeat.stacked > node.arity) return "carried and stacked values are operands";
-    if (repeat.stacked == 0) return "a repeat has a stacked operand, which counts its layers";
+    if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+      return "carried and stacked values are operands";
+    if (repeat.counted == (repeat.stacked > 0))
+      return "a repeat has stacked operands, or a number, to count its layers";
+    if (repeat.counted && (x(id, node.arity - 1).rank != 0 || is_floating(x(id, node.arity - 1).dtype)))
+      return "a number that counts layers is an integer";
     if (body.output_count < repeat.carried) return "a body gives every carried value";
     for (int k = 0; k < repeat.carried; ++k)
       if (!same_type(body[body.outputs[k]], x(id, k))) return "a carried value keeps its type";
@@ -13526,8 +14742,7 @@ class GraphVerifier {
       if (body[a].op != Op::argument) continue;
       const int i = body[a].index();
       if (i >= node.arity) return "an argument of a body is an operand of its repeat";
-      const bool stacked = i >= repeat.carried && i < repeat.carried + repeat.stacked;
-      if (!(stacked ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
+      if (!(repeat.is_stacked(i) ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
         return "an argument of a body has the type of the operand";
     }
     return {};
@@ -13535,7 +14750,7 @@ class GraphVerifier {
   constexpr Rule check_project(int id) const {
     const Node &node = graph_[id], &from = x(id, 0);
     const GraphView& body = program_.graphs[from.index()];
-    const int output = dim_of(node);
+    const int output = output_of(node);
     if (output < 0 || output >= body.output_count) return "a projection is of an output";
     const Node& type = body[body.outputs[output]];
     const bool carried = output < Repeat::of(from).carried;
@@ -13883,6 +15098,13 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                    {shape.id, cast(key, DType::f64).id});
 }
 
+/// 1 / (1 - rate). At a rate of 1 nothing is kept: 0, since infinity times nothing would be the gradient's NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().op == Op::constant) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
 }  // namespace build
 
 namespace detail {
@@ -13892,24 +15114,35 @@ template <class A> inline constexpr bool draws_v = is_floating_v<typename A::typ
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
     static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Key::type, Number>,
-                  "tessera: the key of random numbers is a number or a ts::Scalar");
+    static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
   }
 };
 
+/// A key that is none is said here, and replaced.
+template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
+  constexpr bool is_operand = Operand<Key>;
+  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
+                            "such as the number of the step, not a ts::Key");
+  if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-    static_assert(std::is_same_v<typename Rate::type, Number> && std::is_same_v<typename Key::type, Number>,
+    static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
                   "tessera: the rate and the key of dropout are numbers or ts::Scalars");
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(1.0 / (1.0 - rate.at(context.source)), x.dtype());
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
     const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
     const Value scaled = x * scale;
     return build::select(kept, scaled, x.number(0));
@@ -13922,19 +15155,20 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
 /// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
 /// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, key);
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Key>
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, key);
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
 
-/// Zero with probability `rate`, and x / (1 - rate) otherwise. Two dropouts of one key need two streams.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, NumberOperand Key>
+/// Zero with probability `rate`, and x / (1 - rate) otherwise: zeros at a rate of 1. Two dropouts of one key need two
+/// streams. Errors: option for a rate outside of [0, 1].
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, key);
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
 }  // namespace tessera
@@ -13951,10 +15185,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, int D, Scan S> struct CumsumTag {
-  template <class A> struct result : A {
-    static_assert(!std::is_same_v<typename A::type, bool>,
-                  "tessera: cumsum takes numbers; a bool tensor needs ts::cast first");
-  };
+  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
   static constexpr Value emit(Value context, Value x) {
     return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
   }
@@ -13964,7 +15195,8 @@ template <int Rank, int D, Scan S> struct CumsumTag {
 
 /// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
 /// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
-/// f32; integers wrap around. Communication: along a split dim, an all_gather of one total a line from each device.
+/// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
+/// all_gather of one total a line from each device.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
   return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
@@ -13985,6 +15217,7 @@ namespace detail {
 template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
                 "tessera: indices are std::int32_t or std::int64_t");
+  static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {
     return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
@@ -14578,11 +15811,13 @@ template <class Region, class X> constexpr LocalValue local_value(Value context,
     return {lower(context, x), 0, 0};
 }
 template <class Region, class X, class... Ts, class... Done>
-constexpr Value local_call(Value context, const Pack<Ts...>& pack, const Done&... done) {
-  if constexpr (sizeof...(Ts) == 0)
+constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
+  if constexpr (sizeof...(Ts) == 0) {
+    Emission<X>::convert(done.value...);
     return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
-  else
+  } else {
     return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
+  }
 }
 
 /// A table that is looked up is the same on every device.
@@ -14609,7 +15844,11 @@ template <class Tag, class... Operands> struct LocalCall {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
       context.source = source;
-      return Made(LocalRule<Tag>::emit(Region::text, context, all, local_value<Region>(context, operands)...));
+      const auto emit = [&](auto... values) {
+        Emission<Expr<Tag, Operands...>>::convert(values.value...);
+        return LocalRule<Tag>::emit(Region::text, context, all, values...);
+      };
+      return Made(emit(local_value<Region>(context, operands)...));
     }
   }
 };
@@ -15225,7 +16464,7 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
 /// What stands for the results of a call that does not compile, so that nothing else is said of them.
 template <class Outer, class Traced> constexpr auto unmade_results(const Value& context) {
   if constexpr (is_tuple_v<Traced>)
-    return [&]<class... Rs>(std::type_identity<std::tuple<Rs...>>) {
+    return [&]<template <class...> class Tuple, class... Rs>(std::type_identity<Tuple<Rs...>>) {
       return std::tuple(unmade_results<Outer, Rs>(context)...);
     }(std::type_identity<Traced>());
   else if constexpr (LocalOperand<Traced> && !std::is_void_v<Outer>)
@@ -15412,7 +16651,7 @@ namespace detail {
 inline constexpr std::int64_t arena_alignment = 64;
 
 constexpr std::int64_t arena_bytes(std::int64_t bytes) {
-  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+  return checked_sum(bytes, arena_alignment - 1, "bytes") / arena_alignment * arena_alignment;
 }
 
 /// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
@@ -15443,12 +16682,15 @@ constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
   Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
   for (const Lifetime& block : blocks) {
-    change[static_cast<std::size_t>(block.first)] += detail::arena_bytes(block.bytes);
-    change[static_cast<std::size_t>(block.last) + 1] -= detail::arena_bytes(block.bytes);
+    const std::int64_t bytes = detail::arena_bytes(block.bytes);
+    std::int64_t &more = change[static_cast<std::size_t>(block.first)],
+                 &less = change[static_cast<std::size_t>(block.last) + 1];
+    more = checked_sum(more, bytes, "bytes of a device");
+    less = checked_sum(less, -bytes, "bytes of a device");
   }
   std::int64_t live = 0, peak = 0;
   for (std::int64_t bytes : change) {
-    live += bytes;
+    live = checked_sum(live, bytes, "bytes of a device");
     peak = live > peak ? live : peak;
   }
   return peak;
@@ -15481,7 +16723,8 @@ constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
       end = other_end > end ? other_end : end;
     }
     block.offset = best < 0 ? end : best;
-    peak = block.offset + bytes > peak ? block.offset + bytes : peak;
+    const std::int64_t block_end = checked_sum(block.offset, bytes, "bytes of intermediates");
+    peak = block_end > peak ? block_end : peak;
     std::size_t at = placed.size();
     placed.push_back(index);
     for (; at > 0 && blocks[static_cast<std::size_t>(placed[at - 1])].offset > block.offset; --at)
@@ -15542,8 +16785,10 @@ constexpr std::int64_t device_scratch(const Plan& plan, int graph) {
 constexpr PlanMemory memory_of(const Plan& plan) {
   PlanMemory memory;
   for (const PlanValue& value : plan.main().values) {
-    if (value.role == ValueRole::argument) memory.arguments += value.device_bytes;
-    if (value.role == ValueRole::output) memory.results += value.device_bytes;
+    if (value.role == ValueRole::argument)
+      memory.arguments = checked_sum(memory.arguments, value.device_bytes, "bytes of arguments");
+    if (value.role == ValueRole::output)
+      memory.results = checked_sum(memory.results, value.device_bytes, "bytes of results");
   }
   memory.scratch = detail::device_scratch(plan, 0);
   memory.peak = max_live_bytes(detail::device_blocks(plan, 0, true));
@@ -15688,8 +16933,8 @@ template <class P> std::string totals_text(const P& plan) {
     while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
     if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
     totals[t].count += times;
-    totals[t].payload += c.payload_bytes * times;
-    totals[t].wire += c.wire_bytes * times;
+    add_times(totals[t].payload, c.payload_bytes, times, "bytes", c.source);
+    add_times(totals[t].wire, c.wire_bytes, times, "bytes", c.source);
   });
   std::string out = totals.empty() ? "no communication\n" : "communication of each device\n";
   for (const Total& t : totals)
@@ -15814,9 +17059,9 @@ namespace tessera {
 
 /// What is known of the nodes of one graph once the arguments' shapes are.
 struct GraphShapes {
-  Growable<Shape> shapes;    ///< by node; empty for host scalars and repeats
-  Growable<double> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;   ///< of a body: how often it runs
+  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
+  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;       ///< of a body: how often it runs
 };
 
 namespace detail {
@@ -15838,13 +17083,13 @@ inline double run_time_number(Op op, double a, double b) {
     case Op::sigmoid:
       return 1 / (1 + __builtin_exp(-a));
     case Op::relu:
-      return a > 0 ? a : 0;
+      return a < 0 ? 0 : a;
     case Op::gelu:
       return a / 2 * (1 + __builtin_tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
     case Op::silu:
       return a / (1 + __builtin_exp(-a));
     case Op::sign:
-      return a > 0 ? 1 : a < 0 ? -1 : 0;
+      return a > 0 ? 1 : a < 0 ? -1 : a;
     case Op::logical_not:
       return a == 0;
     case Op::pow:
@@ -15881,45 +17126,73 @@ constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
   return mesh.axis_index(axis.view());
 }
 
-/// The number behind a host scalar, given those before it. Integers divide towards zero, as in C++. Without a mesh,
-/// sizes of its axes are what they were.
-constexpr double host_number(const GraphView& graph, int id, const Shape* shapes, const double* numbers,
-                             const double* arguments, const Mesh* mesh) {
+/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
+/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
+constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
+                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size) return mesh ? mesh->axis_size(named_axis(axis_of(node), node, *mesh)) : numbers[id];
-  if (node.op == Op::constant) return node.value;
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : 0;
-  if (node.op == Op::extent)
-    return static_cast<double>(shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))]);
-  const double a = numbers[graph.operand(id, 0)];
-  const double b = node.arity > 1 ? numbers[graph.operand(id, 1)] : 0;
+  if (node.op == Op::axis_size)
+    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
+  if (node.op == Op::constant) return number_of(node);
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
+  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const HostNumber first = numbers[graph.operand(id, 0)];
+  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
+  const double a = first.real(), b = second.real();
   double result = 0;
   if (node.op == Op::broadcast) {
-    result = a;
+    return first;
   } else if (node.op == Op::select) {
-    result = a != 0 ? b : numbers[graph.operand(id, 2)];
-  } else if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
+    return a != 0 ? second : numbers[graph.operand(id, 2)];
+  } else if (node.op != Op::cast && !is_floating(graph.operand_node(id, 0).dtype)) {
+    std::int64_t exact = 0;
+    const IntegerResult found = fold_integers(node.op, first.integer(), second.integer(), exact);
+    if (found == IntegerResult::known) return exact;
+    if (found != IntegerResult::not_of_integers) {
+      if (known) fail_integers(found, row_of(node.op).name, first.integer(), second.integer(), node.source);
+      return found == IntegerResult::too_large ? exact : 0;
+    }
+  }
+  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
+  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
+  if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
     // A Scalar that is not known yet: no shape depends on it.
-    if (node.op == Op::div && b == 0 && (std::is_constant_evaluated() || !is_floating(node.dtype))) return 0;
+    if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
     result = row.fold(a, b);
   } else if (!std::is_constant_evaluated()) {
     result = run_time_number(node.op, a, b);
   }
   if (node.dtype == DType::bool_) return result != 0;
-  if (!is_floating(node.dtype)) return static_cast<double>(static_cast<std::int64_t>(result));
+  if (!is_floating(node.dtype)) return HostNumber(result).integer();
   if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : result;
+  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
+  return node.op == Op::cast ? first : HostNumber(result);
 }
 
+[[noreturn]] inline void fail_program(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+}
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
   const std::string at = node.source.text();
   fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
        at.empty() ? "" : " at ", at);
 }
 
+[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
+  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+}
+/// What a layer returns is what the next one is given.
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
+                                                                             const Shape& given,
+                                                                             const Shape& returned) {
+  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
+  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
+       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+}
+
 class ShapeInference {
  public:
-  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const double* numbers,
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
                            Growable<GraphShapes>& found)
       : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
 
@@ -15927,18 +17200,21 @@ class ShapeInference {
     const GraphView graph = program_.graphs[g];
     const Growable<std::uint8_t> host = host_scalars(graph);
     Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
-    Growable<double> numbers(static_cast<std::size_t>(graph.size), 0);
+    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_);
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
       } else if (node.op == Op::repeat) {
-        infer_body(graph, id, shapes);
+        infer_body(graph, id, shapes, numbers);
       } else if (node.op == Op::project) {
         shapes[at] = projected(graph, id);
+        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
-        shapes[at] = row_of(node.op).shape({graph, id, shapes.data(), numbers.data(), arguments});
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        shapes[at] = row_of(node.op).shape(context);
+        count(context, shapes[at]);
         if (node.op == Op::argument && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
                ", and the program takes ", int{node.rank});
@@ -15951,17 +17227,28 @@ class ShapeInference {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const double* numbers_;
+  const HostNumber* numbers_;
   Growable<GraphShapes>& found_;
+  std::int64_t elements_ = 0;  ///< of all values
 
-  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes) {
+  /// Before anything is computed from a shape.
+  constexpr void count(const ShapeContext& c, const Shape& shape) {
+    const std::int64_t own = elements_of(shape);
+    if (own < 0) fail_large(c, shape);
+    elements_ += own;
+    if (elements_ > max_program_elements) fail_program(c);
+  }
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
+                            const Growable<HostNumber>& numbers) {
     const Node& node = graph[id];
     const Repeat repeat = Repeat::of(node);
-    std::int64_t layers = -1;
+    std::int64_t layers =
+        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
+    if (repeat.counted && layers < 1) fail_layer_count(layers);
     Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
-      if (i >= repeat.carried && i < repeat.carried + repeat.stacked) {
+      if (repeat.is_stacked(i)) {
         if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
@@ -15970,12 +17257,21 @@ class ShapeInference {
       arguments.push_back(shape);
     }
     infer(node.index(), arguments.data());
-    found_[static_cast<std::size_t>(node.index())].layers = layers < 0 ? 1 : layers;
+    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
+    inner.layers = layers;
+    const GraphView& body = program_.graphs[node.index()];
+    for (int k = 0; k < repeat.carried; ++k) {
+      const int result = body.outputs[k];
+      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
+      if (!(returned == arguments[static_cast<std::size_t>(k)]))
+        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
+                                                            returned);
+    }
   }
 
   constexpr Shape projected(const GraphView& graph, int id) const {
     const Node& repeat = graph.operand_node(id, 0);
-    const int output = dim_of(graph[id]), body = repeat.index();
+    const int output = output_of(graph[id]), body = repeat.index();
     const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
     Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
     if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
@@ -15987,10 +17283,11 @@ class ShapeInference {
 
 /// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
 /// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `spec_axis` for the size of an axis that the mesh lacks, `structure` for
-/// stacked operands of different numbers of layers.
-constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments, const double* numbers,
-                                             const Mesh& mesh = {}) {
+/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
+/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
+/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const HostNumber* numbers, const Mesh& mesh = {}) {
   Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
   detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
   return found;
@@ -15999,11 +17296,11 @@ constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const S
 /// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
 /// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
 inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
-                             const double* arguments, Growable<double>& values) {
+                             const HostNumber* arguments, Growable<HostNumber>& values) {
   for (int id = 0; id < graph.size; ++id)
     if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] =
-          detail::host_number(graph, id, shapes.data(), values.data(), arguments, nullptr);
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
+                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
 }
 
 }  // namespace tessera
@@ -16740,11 +18037,12 @@ class ShardingSolver {
     }
   }
 
-  /// What a constraint asks for. Its errors name the user's line.
+  /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
-    if (node.labels[2] > 0) return resolve(program_.specs[node.index()], mesh_, node.rank);  // its axes are known
+    const PartitionSpec& spec = program_.specs[node.index()];
+    if (node.labels[2] > 0) return canonical(resolve(spec, mesh_, node.rank), mesh_);  // its axes are known
     try {
-      return resolve(program_.specs[node.index()], mesh_, node.rank);
+      return canonical(resolve(spec, mesh_, node.rank), mesh_);
     } catch (const error& e) {
       const std::string at = node.source.text();
       throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
@@ -16969,7 +18267,7 @@ class ExplicitAxes {
     int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
       for (int i = 0; i < graph[user].arity; ++i) {
-        if (graph.operand(user, i) != id || (row_of(graph[user].op).shape_only >> i & 1)) continue;
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user].op).shape_only, i)) continue;
         ++readers;
         if (graph[user].op != Op::constraint) continue;
         ++constraints;
@@ -17024,26 +18322,30 @@ class ExplicitAxes {
     };
     for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
       const int x = graph.operand(id, i);
-      if (x < 0 || (row.shape_only >> i & 1)) continue;
+      if (x < 0 || has_operand(row.shape_only, i)) continue;
       const Sharding& own = of[static_cast<std::size_t>(x)];
       for (int d = 0; d < own.rank; ++d) {
         if (own.dims[d].empty()) continue;
         const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
         if (factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
-        if (factors.size() > 1 && extents[f] % devices_of(own.dims[d]) != 0) {
-          object("a dim that is split or merged does not keep its axes");
+        if (factors.size() > 1) {
+          if (!split_factors(own.dims[d], factors, extents, axes))
+            object("a dim that is split or merged does not keep its axes");
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
           object("a dim that the operation takes whole is split");
           continue;
         }
-        if (axes[f].empty())
+        // One operand of a product is gathered where the other has all of a summed dim.
+        const bool met = !axes[f].empty();
+        if (!met)
           axes[f] = own.dims[d];
         else if (!(axes[f] == own.dims[d]))
           object("dims that meet are split in two ways");
-        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction)
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
+            (met || row.kind != OpKind::contraction))
           object("a summed dim is split, so the result would be partial or reduced");
       }
     }
@@ -17051,12 +18353,15 @@ class ExplicitAxes {
     for (int d = 0; d < node.rank; ++d) {
       const auto& factors = rule.result.dims[d];
       if (factors.empty()) continue;
+      bool whole = true;  // the major ones before are split as far as they go
       for (std::size_t k = 0; k < factors.size(); ++k) {
-        const AxisList& own = axes[static_cast<std::size_t>(factors[k])];
-        if (k > 0 && !own.empty()) {
+        const auto f = static_cast<std::size_t>(factors[k]);
+        const AxisList& own = axes[f];
+        if (!whole && !own.empty()) {
           object("a dim that is split is not the major one of those merged");
           continue;
         }
+        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
         for (std::uint8_t axis : own) {
           if (used >> axis & 1u) {
             object("two dims of the result would be split by one axis");
@@ -17071,8 +18376,27 @@ class ExplicitAxes {
     if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
     return made;
   }
+  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
+  /// on each device, and then the next does. False where they don't divide a part.
+  template <class Factors>
+  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
+                               Growable<AxisList>& axes) const {
+    std::size_t next = 0;
+    for (const std::int8_t factor : factors) {
+      const auto f = static_cast<std::size_t>(factor);
+      AxisList own;
+      std::int64_t left = extents[f];
+      for (; next < list.size() && left > 1; ++next) {
+        if (left % mesh_.axis_size(list[next]) != 0) return false;
+        left /= mesh_.axis_size(list[next]);
+        own.push_back(list[next]);
+      }
+      axes[f] = own;
+    }
+    return next == list.size();
+  }
   constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<double>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
+  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
   constexpr std::int64_t devices_of(const AxisList& list) const {
     std::int64_t n = 1;
     for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
@@ -17084,7 +18408,7 @@ class ExplicitAxes {
     Growable<Sharding> inside;
     for (int i = 0; i < graph[id].arity; ++i) {
       const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
-      inside.push_back(i >= repeat.carried && i < repeat.carried + repeat.stacked ? without_layers(own) : own);
+      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
     }
     if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
       outputs_[static_cast<std::size_t>(graph[id].index())].clear();
@@ -17092,7 +18416,7 @@ class ExplicitAxes {
   }
   constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& repeat = graph.operand_node(id, 0);
-    const int k = dim_of(graph[id]), carried = Repeat::of(repeat).carried;
+    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
     if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
     return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
   }
@@ -17361,7 +18685,7 @@ class DimClasses {
     if (node.arity == 0) return;
     if (node.op == Op::project) {
       const Node& repeat = graph_.operand_node(id, 0);
-      const int source = graph_.operand(id, 0), output = dim_of(node);
+      const int source = graph_.operand(id, 0), output = output_of(node);
       const Repeat shape = Repeat::of(repeat);
       if (output < shape.carried) {
         for (int d = 0; d < node.rank; ++d) unify(slot(id, d), slot(graph_.operand(source, output), d));
@@ -17422,12 +18746,17 @@ struct Space {
   std::int32_t rank = 0;
   std::int32_t dims[max_rank]{};
 
+  // One expression: compilers bound the statements of a constant expression. Dims past the rank are 0.
+  constexpr bool operator==(const Space& other) const {
+    return rank == other.rank && dims[0] == other.dims[0] && dims[1] == other.dims[1] && dims[2] == other.dims[2] &&
+           dims[3] == other.dims[3] && dims[4] == other.dims[4] && dims[5] == other.dims[5] &&
+           dims[6] == other.dims[6] && dims[7] == other.dims[7];
+  }
   constexpr bool same(const Space& other, int leading) const {
     for (int d = 0; d < leading; ++d)
       if (dims[d] != other.dims[d]) return false;
     return true;
   }
-  constexpr bool operator==(const Space& other) const { return rank == other.rank && same(other, rank); }
   /// Whether a value of shape `inner` is this space with the last dim at extent 1, or without it.
   constexpr bool has_row(const Space& inner) const {
     return rank > 0 && inner.rank == rank && inner.dims[rank - 1] < 0 && dims[rank - 1] >= 0 && same(inner, rank - 1);
@@ -17456,7 +18785,53 @@ enum class SpaceForm : std::uint8_t {
   reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
 };
 
+/// What grouping finds out about one node.
+struct NodeGroup {
+  std::int32_t group = -1;
+  std::int32_t next = -1;      ///< member of the group, by rising id
+  std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
+  OpKind kind = OpKind::source;
+  SpaceForm form = SpaceForm::element;
+  std::uint8_t shape_only = 0;
+  bool host = false;
+  bool leaves = false;       ///< it is read outside of its group
+  bool whole_input = false;  ///< a reduction: its operand has the space of the group
+};
+
+/// Nodes that run as one step.
+struct GroupMembers {
+  std::int32_t first = -1, last = -1, count = 0;  ///< chained by NodeGroup::next
+  std::int32_t rank = 0;                          ///< of the iteration space
+  bool fused = false;
+};
+
+/// The groups of one graph, in an order in which they can run.
+struct GroupsView {
+  const NodeGroup* nodes = nullptr;
+  const GroupMembers* groups = nullptr;
+  int count = 0;
+};
+struct Groups {
+  Growable<NodeGroup> nodes;
+  Growable<GroupMembers> groups;
+  constexpr GroupsView view() const { return {nodes.data(), groups.data(), static_cast<int>(groups.size())}; }
+};
+
 namespace detail {
+
+/// The iteration space that each node of a graph has on its own.
+struct NodeSpaces {
+  Growable<Space> spaces;
+  constexpr explicit NodeSpaces(const GraphView& graph) : spaces(static_cast<std::size_t>(graph.size)) {
+    const DimClasses classes(graph);
+    Space* const made = spaces.data();
+    for (int id = 0; id < graph.size; ++id) {
+      const int rank = graph.nodes[id].rank;
+      made[id].rank = rank;
+      for (int d = 0; d < rank; ++d) made[id].dims[d] = classes.of(id, d);
+    }
+  }
+};
 
 /// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
 /// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
@@ -17465,6 +18840,8 @@ namespace detail {
 class Grouper {
  public:
   static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
+  // What a kernel has room for (fused.hpp).
+  static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
 
   struct Group {
     Space space;
@@ -17472,13 +18849,24 @@ class Grouper {
     bool has_reduced = false;     ///< some member is in the form that only the finished group has
     bool has_dependents = false;  ///< some group depends on it
     bool alone = false;           ///< takes no other group in
+    bool all_elements = true;     ///< no member is in any other form
+    // No fewer than there are: counted anew only where that could matter.
+    std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
     std::int32_t row_reductions = 0;
     std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
 
-  constexpr explicit Grouper(const GraphView& graph)
-      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)), words_(count(graph.size) / 64 + 1),
-        reach_(words_ * count(graph.size)), alive_(words_), scratch_(count(graph.size)) {
+  /// `spaces`, where given, are those of the nodes.
+  constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
+      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)),
+        words_((count(graph.size) / 64 / chunk + 1) * chunk), reach_(words_ * count(graph.size)), alive_(words_),
+        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()), bits_(reach_.data()) {
+    if (spaces != nullptr) {
+      for (int id = 0; id < graph.size; ++id) place_[id].space = spaces[id];
+    } else {
+      const NodeSpaces own(graph);
+      for (int id = 0; id < graph.size; ++id) place_[id].space = own.spaces.data()[id];
+    }
     describe_nodes();
     list_reads();
     find_additions();
@@ -17489,25 +18877,26 @@ class Grouper {
   Grouper(const Grouper&) = delete;
   Grouper& operator=(const Grouper&) = delete;
 
-  /// The groups in an order in which they can run.
-  constexpr const Growable<std::int32_t>& order() const { return order_; }
-  constexpr const Group& group(int g) const { return groups_.data()[g]; }
-  constexpr int next_member(int id) const { return at(id).next; }
-
-  constexpr int group_of(int id) const { return at(id).group; }
-  constexpr bool is_host(int id) const { return at(id).host; }
-  constexpr SpaceForm form_of(int id) const { return at(id).form; }
-  constexpr OpKind kind(int id) const { return at(id).kind; }
-  constexpr const Space& space_of(int id) const { return at(id).space; }
-  /// Of an add: the einsum that it absorbs, or -1.
-  constexpr int addition(int id) const { return at(id).addition; }
-  /// Whether the node reads the elements of an operand.
-  constexpr bool reads(int id, int i) const { return graph_.operand(id, i) >= 0 && (at(id).shape_only >> i & 1) == 0; }
-  constexpr bool leaves_group(int id) const {
-    if (at(id).is_output) return true;
-    for (std::int32_t r = at(id).first_reader; r < at(id).last_reader; ++r)
-      if (at(readers_.data()[r]).group != at(id).group) return true;
-    return false;
+  constexpr Groups groups() const {
+    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order_.size())};
+    NodeGroup* const nodes = made.nodes.data();
+    for (int id = 0; id < graph_.size; ++id) {
+      const Place& own = place_[id];
+      nodes[id] = {own.group,
+                   own.next,
+                   own.addition,
+                   own.kind,
+                   own.form,
+                   own.shape_only,
+                   own.host,
+                   leaves_group(own),
+                   own.kind == OpKind::reduction && own.group >= 0 &&
+                       place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space};
+    }
+    GroupMembers* next = made.groups.data();
+    for (std::int32_t g : order_)
+      *next++ = {group_[g].first, group_[g].last, group_[g].count, group_[g].space.rank, group_[g].fused};
+    return made;
   }
 
  private:
@@ -17531,22 +18920,36 @@ class Grouper {
   Growable<Place> places_;
   Growable<Group> groups_;
   int group_count_ = 0;
-  std::size_t words_;              // of a set of groups
-  Growable<std::uint64_t> reach_;  // groups that a group depends on, one bit each
+  static constexpr std::size_t chunk = 8;  // words of a set that one expression deals with
+  std::size_t words_;                      // of a set of groups
+  Growable<std::uint64_t> reach_;          // groups that a group depends on, one bit each
   Growable<std::uint64_t> alive_;
   Growable<std::int32_t> reads_, readers_, order_;
-  Growable<std::int32_t> scratch_;
+  Growable<std::int32_t> scratch_;  // of two numbers a node; 0 outside of a function
+  // The same as places_, groups_ and reach_, without a call.
+  Place* place_;
+  Group* group_;
+  std::uint64_t* bits_;
+  std::int32_t merges_ = 0;
+  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that did not merge, and merges_ then
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
-  constexpr Place& at(int id) { return places_.data()[id]; }
-  constexpr const Place& at(int id) const { return places_.data()[id]; }
-  constexpr std::uint64_t* reach(int g) { return reach_.data() + words_ * static_cast<std::size_t>(g); }
-  constexpr const std::uint64_t* reach(int g) const { return reach_.data() + words_ * static_cast<std::size_t>(g); }
-  /// How many words of a set are in use.
-  constexpr int used_words() const { return group_count_ / 64 + 1; }
+  constexpr Place& at(int id) { return place_[id]; }
+  constexpr const Place& at(int id) const { return place_[id]; }
+  constexpr std::uint64_t* reach(int g) { return bits_ + words_ * static_cast<std::size_t>(g); }
+  constexpr const std::uint64_t* reach(int g) const { return bits_ + words_ * static_cast<std::size_t>(g); }
+  /// How many words of a set are in use, in whole chunks.
+  constexpr std::size_t used_words() const { return (count(group_count_) / 64 / chunk + 1) * chunk; }
+
+  constexpr bool leaves_group(const Place& own) const {
+    if (own.is_output) return true;
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
+      if (place_[readers[r]].group != own.group) return true;
+    return false;
+  }
 
   constexpr void describe_nodes() {
-    const DimClasses classes(graph_);
     Place* const places = places_.data();
     for (int id = 0; id < graph_.size; ++id) {
       Place& place = places[id];
@@ -17554,8 +18957,6 @@ class Grouper {
       const OpRow& row = row_of(node.op);
       place.kind = row.kind;
       place.shape_only = row.shape_only;
-      place.space.rank = node.rank;
-      for (int d = 0; d < node.rank; ++d) place.space.dims[d] = classes.of(id, d);
       const std::int32_t* const operands = graph_.operands + node.first;
       bool host = node.rank == 0 && (is_host_source(node.op) || row.kind == OpKind::elementwise);
       const bool computed = host && !is_host_source(node.op);
@@ -17574,29 +18975,33 @@ class Grouper {
   }
 
   constexpr void list_reads() {
-    Place* const places = places_.data();
+    Place* const places = place_;
+    std::size_t most = 0;
+    for (int id = 0; id < graph_.size; ++id) most += graph_.nodes[id].arity;
+    reads_ = Growable<std::int32_t>(most);
+    std::int32_t* const reads = reads_.data();
+    std::int32_t next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       Place& place = places[id];
       const Node& node = graph_.nodes[id];
       const std::int32_t* const operands = graph_.operands + node.first;
-      place.first_read = static_cast<std::int32_t>(reads_.size());
+      place.first_read = next;
       for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && (place.shape_only >> i & 1) == 0 && !places[operands[i]].host) {
-          ++places[operands[i]].last_reader;
-          reads_.push_back(operands[i]);
-        }
-      place.last_read = static_cast<std::int32_t>(reads_.size());
+        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host)
+          ++places[reads[next++] = operands[i]].last_reader;
+      place.last_read = next;
     }
     // So far last_reader is how many there are.
-    std::int32_t next = 0;
+    next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       next += places[id].last_reader;
       places[id].first_reader = places[id].last_reader = next - places[id].last_reader;
     }
-    readers_ = Growable<std::int32_t>(reads_.size());
+    readers_ = Growable<std::int32_t>(most);
+    std::int32_t* const readers = readers_.data();
     for (int id = 0; id < graph_.size; ++id)
       for (std::int32_t r = places[id].first_read; r < places[id].last_read; ++r)
-        readers_.data()[places[reads_.data()[r]].last_reader++] = id;
+        readers[places[reads[r]].last_reader++] = id;
   }
 
   // The sum of two products needs no pass of its own: the second product is added to the first in place.
@@ -17645,7 +19050,7 @@ class Grouper {
     if (own.kind == OpKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = group_count_++;
-    Group& made = groups_.data()[g];
+    Group& made = group_[g];
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&
@@ -17661,19 +19066,23 @@ class Grouper {
       made.row_reductions = row_only ? 1 : 0;
     }
     own.group = g;
-    add_dependencies(g, id);
+    add_dependencies(g, own);
     if (own.addition >= 0) {
       at(own.addition).group = g;
-      add_dependencies(g, own.addition);
+      add_dependencies(g, at(own.addition));
     }
     if (!made.fused) return;
+    made.all_elements = own.form == SpaceForm::element;
+    made.inputs = made.loads = own.last_read - own.first_read;
+    made.uniforms = node.arity - made.inputs;
+    const std::int32_t* const reads = reads_.data();
     for (std::int32_t r = own.first_read; r < own.last_read; ++r) {
-      const Place& operand = at(reads_.data()[r]);
-      if (operand.group >= 0 && operand.group != own.group && groups_.data()[operand.group].fused &&
+      const Place& operand = place_[reads[r]];
+      if (operand.group >= 0 && operand.group != own.group && group_[operand.group].fused &&
           operand.form != SpaceForm::reduced)
         merge(own.group, operand.group);
     }
-    groups_.data()[own.group].alone = rounds_product(id);
+    group_[own.group].alone = rounds_product(id);
   }
 
   /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
@@ -17699,65 +19108,78 @@ class Grouper {
     return -1;
   }
   constexpr void join(int g, int id) {
-    Group& group = groups_.data()[g];
+    Group& group = group_[g];
     at(id).group = g;
     at(group.last).next = id;
     group.last = id;
     ++group.count;
-    add_dependencies(g, id);
+    add_dependencies(g, at(id));
   }
 
-  constexpr void add_dependencies(int g, int id) {
-    for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-      if (const int other = at(reads_.data()[r]).group; other >= 0 && other != g) depend(g, other);
+  constexpr void add_dependencies(int g, const Place& own) {
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t r = own.first_read; r < own.last_read; ++r)
+      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !reaches(g, other)) depend(g, other);
   }
-  constexpr bool reaches(int from, int to) const { return (reach(from)[to / 64] >> (to % 64) & 1) != 0; }
+  constexpr bool reaches(int from, int to) const {
+    return (bits_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
+  }
   constexpr void absorb_reach(int from, int to) {
-    std::uint64_t* const bits = reach(from);
-    const std::uint64_t* const more = reach(to);
-    for (int w = used_words() - 1; w >= 0; --w) bits[w] |= more[w];
+    std::uint64_t* const b = bits_ + words_ * static_cast<std::size_t>(from);
+    const std::uint64_t* const m = bits_ + words_ * static_cast<std::size_t>(to);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(group_count_); w += chunk)
+      b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
+          b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
   }
   /// Whether `from` depends on all that `to` depends on, the two aside.
   constexpr bool covers(int from, int to) const {
-    const std::uint64_t *const own = reach(from), *const bits = reach(to);
-    for (int w = used_words() - 1; w >= 0; --w)
-      if ((bits[w] & ~own[w] & ~(from / 64 == w ? std::uint64_t{1} << (from % 64) : 0)) != 0) return false;
+    const std::uint64_t *const o = reach(from), *const b = reach(to);
+    const std::size_t words = used_words();
+    const std::size_t own_word = count(from) / 64;
+    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
+           (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
+        for (std::size_t v = w; v < w + chunk; ++v)
+          if ((b[v] & ~o[v] & ~(v == own_word ? own_bit : 0)) != 0) return false;
     return true;
   }
   constexpr void depend(int g, int other) {
-    groups_.data()[other].has_dependents = true;
+    group_[other].has_dependents = true;
     reach(g)[other / 64] |= std::uint64_t{1} << (other % 64);
     absorb_reach(g, other);
   }
 
-  // Whether a path leads from group a to group b through some third group.
+  /// Whether a path leads from group a to group b through some third group: through one that a reads, and one that
+  /// reads b. The smaller of the two knows its neighbours sooner.
   constexpr bool path_between(int a, int b) const {
-    const std::uint64_t* const bits = reach(a);
-    if ((bits[b / 64] >> (b % 64) & 1) == 0) return false;
-    const std::uint64_t* const to_b = reach_.data() + b / 64;
-    for (int w = used_words() - 1; w >= 0; --w)
-      for (std::uint64_t left = bits[w] & alive_.data()[w] & ~(a / 64 == w ? std::uint64_t{1} << (a % 64) : 0) &
-                                ~(b / 64 == w ? std::uint64_t{1} << (b % 64) : 0);
-           left != 0; left &= left - 1)
-        if ((to_b[words_ * (static_cast<std::size_t>(w) * 64 + static_cast<std::size_t>(std::countr_zero(left)))] >>
-                 (b % 64) &
-             1) != 0)
+    if (!reaches(a, b)) return false;
+    const auto word = static_cast<std::size_t>(b) / 64;
+    if (group_[a].count <= group_[b].count) {
+      const std::int32_t* const reads = reads_.data();
+      for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
+        for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
+          if (const int t = place_[reads[r]].group;
+              t >= 0 && t != a && t != b && (bits_[words_ * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
+            return true;
+      return false;
+    }
+    const std::uint64_t* const from_a = reach(a);
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t id = group_[b].first; id >= 0; id = place_[id].next)
+      for (std::int32_t r = place_[id].first_reader; r < place_[id].last_reader; ++r)
+        if (const int t = place_[readers[r]].group; t >= 0 && t != a && t != b && (from_a[t / 64] >> (t % 64) & 1) != 0)
           return true;
     return false;
   }
   /// Some member of b is read by a in the form that only the finished group has.
   constexpr bool reads_reduced(int a, int b) const {
-    if (!groups_.data()[b].has_reduced) return false;
-    for (std::int32_t id = groups_.data()[a].first; id >= 0; id = at(id).next)
-      for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (const Place& operand = at(reads_.data()[r]); operand.group == b && operand.form == SpaceForm::reduced)
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
+      for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
+        if (const Place& operand = place_[reads[r]]; operand.group == b && operand.form == SpaceForm::reduced)
           return true;
     return false;
-  }
-  constexpr bool all_elements(const Group& group) const {
-    for (std::int32_t id = group.first; id >= 0; id = at(id).next)
-      if (at(id).form != SpaceForm::element) return false;
-    return true;
   }
   static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
     return outer.space.has_row(inner.space)            ? SpaceForm::row
@@ -17769,12 +19191,12 @@ class Grouper {
     a_form = b_form = SpaceForm::element;
     if (a.space == b.space) return a.space;
     const SpaceForm b_in_a = form_within(a, b);
-    if (b_in_a != SpaceForm::element && all_elements(b)) {
+    if (b_in_a != SpaceForm::element && b.all_elements) {
       b_form = b_in_a;
       return a.space;
     }
     const SpaceForm a_in_b = form_within(b, a);
-    if (a_in_b != SpaceForm::element && all_elements(a)) {
+    if (a_in_b != SpaceForm::element && a.all_elements) {
       a_form = a_in_b;
       return b.space;
     }
@@ -17782,41 +19204,76 @@ class Grouper {
   }
 
   constexpr void merge(int own, int other) {
-    const Group &a = groups_.data()[own], &b = groups_.data()[other];
+    if (merges_ == refused_[2] && own == refused_[0] && other == refused_[1]) return;
+    if (!merged(own, other)) {
+      refused_[0] = own;
+      refused_[1] = other;
+      refused_[2] = merges_;
+    }
+  }
+  constexpr bool merged(int own, int other) {
+    const Group &a = group_[own], &b = group_[other];
     const int members = a.count + b.count;
-    if (members > max_members || a.alone || b.alone) return;
+    if (members > max_members || a.alone || b.alone) return false;
     SpaceForm a_form, b_form;
     const Space space = joint_space(a, b, a_form, b_form);
-    if (space.rank < 0 || path_between(own, other) || path_between(other, own) || reads_reduced(own, other) ||
-        reads_reduced(other, own))
-      return;
+    if (space.rank < 0 || path_between(own, other) || path_between(other, own) ||
+        (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
+      return false;
+    Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
     // Few members can't have many inputs, or results.
-    if (members > max_group_inputs / 2 && external_inputs(own, other) > max_group_inputs) return;
-    if (members > max_group_outputs && read_outside(own, other) > max_group_outputs) return;
-    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return;
+    if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
+      needs = count_needs(own, other, space.rank, a_form, b_form);
+      if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members))
+        return false;
+    }
+    int outputs = a.outputs + b.outputs;
+    if (members > max_group_outputs && outputs > max_group_outputs) {
+      outputs = read_outside(own, other);
+      if (outputs > max_group_outputs) return false;
+    }
+    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return false;
     if (a_form != SpaceForm::element)
-      for (std::int32_t id = a.first; id >= 0; id = at(id).next) at(id).form = a_form;
+      for (std::int32_t id = a.first; id >= 0; id = place_[id].next) place_[id].form = a_form;
     if (b_form != SpaceForm::element)
-      for (std::int32_t id = b.first; id >= 0; id = at(id).next) at(id).form = b_form;
+      for (std::int32_t id = b.first; id >= 0; id = place_[id].next) place_[id].form = b_form;
     // The older group goes on, so that groups keep their order of creation.
     const int kept = own < other ? own : other, gone = own < other ? other : own;
-    Group &to = groups_.data()[kept], &from = groups_.data()[gone];
-    for (std::int32_t id = from.first; id >= 0; id = at(id).next) at(id).group = kept;
+    Group &to = group_[kept], &from = group_[gone];
+    for (std::int32_t id = from.first; id >= 0; id = place_[id].next) place_[id].group = kept;
     to.space = space;
     to.has_reduced = to.has_reduced || from.has_reduced;
+    to.all_elements =
+        to.all_elements && from.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
     to.row_reductions += from.row_reductions;
+    to.inputs = needs.inputs;
+    to.loads = needs.loads;
+    to.uniforms = needs.uniforms;
+    to.outputs = outputs;
     chain_members(to, from);
     from.alive = false;
     alive_.data()[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
     // Whoever depends on one of the two now depends on both, and on all that they depend on.
     const bool grows = from.has_dependents || (to.has_dependents && (!covers(kept, gone) || !covers(gone, kept)));
     absorb_reach(kept, gone);
-    if (grows)
-      for (int k = 0; k < group_count_; ++k)
-        if (k != kept && groups_.data()[k].alive && (reaches(k, kept) || reaches(k, gone))) depend(k, kept);
+    if (grows) spread_reach(kept, gone);
     to.has_dependents = to.has_dependents || from.has_dependents;
     reach(kept)[kept / 64] &= ~(std::uint64_t{1} << (kept % 64));
     reach(kept)[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
+    ++merges_;
+    return true;
+  }
+  constexpr void spread_reach(int kept, int gone) {
+    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
+    const std::size_t k = count(kept) / 64, g = count(gone) / 64, w = words_;
+    const std::uint64_t* const alive = alive_.data();
+    for (int first = 0; first < group_count_; first += 4)
+      if (const std::uint64_t* const r = reach(first);
+          first + 4 > group_count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
+                                       ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
+        for (int t = first; t < first + 4 && t < group_count_; ++t)
+          if (t != kept && (alive[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
+            depend(t, kept);
   }
   constexpr void chain_members(Group& to, const Group& from) {
     to.count += from.count;
@@ -17837,48 +19294,82 @@ class Grouper {
   }
   // Groups that read one value over one space read it once.
   constexpr void merge_readers() {
-    Growable<std::int32_t> first_reader(places_.size());  // 1 + its id
+    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // 1 + its id
+    Growable<std::int32_t> listed(count(graph_.size));
+    std::int32_t* const list = listed.data();
+    const std::int32_t* const reads = reads_.data();
     for (int g = 0; g < group_count_; ++g) {
-      if (!groups_.data()[g].alive || !groups_.data()[g].fused) continue;
+      if (!group_[g].alive || !group_[g].fused) continue;
       int members = 0;
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next) scratch_.data()[members++] = id;
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) list[members++] = id;
       for (int m = 0; m < members; ++m) {
-        const Place& place = at(scratch_.data()[m]);
+        const Place& place = place_[list[m]];
         for (std::int32_t r = place.first_read; r < place.last_read; ++r) {
-          const int operand = reads_.data()[r];
-          if (at(operand).group == place.group || !(at(operand).space == groups_.data()[place.group].space)) continue;
-          std::int32_t& first = first_reader.data()[operand];
-          if (first > 0 && at(first - 1).group != place.group &&
-              groups_.data()[at(first - 1).group].space == groups_.data()[place.group].space)
-            merge(place.group, at(first - 1).group);
-          if (first == 0) first = scratch_.data()[m] + 1;
+          const int operand = reads[r];
+          if (place_[operand].group == place.group || !(place_[operand].space == group_[place.group].space)) continue;
+          std::int32_t& first = first_reader[operand];
+          if (first > 0 && place_[first - 1].group != place.group &&
+              group_[place_[first - 1].group].space == group_[place.group].space)
+            merge(place.group, place_[first - 1].group);
+          if (first == 0) first = list[m] + 1;
         }
       }
     }
   }
-  constexpr int external_inputs(int own, int other) const {
-    Growable<std::int32_t> seen;
-    for (int g : {own, other})
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next)
-        for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r) {
-          const int operand = reads_.data()[r];
-          if (at(operand).group == own || at(operand).group == other) continue;
-          bool known = false;
-          for (std::int32_t s : seen) known = known || s == operand;
-          if (!known) seen.push_back(operand);
+  /// What the kernel of a group takes: values of others, how often they are loaded, and numbers.
+  struct Needs {
+    int inputs, loads, uniforms;
+    constexpr bool fit_kernel(int members) const {
+      return loads <= max_loads && uniforms <= max_uniforms && members + loads + uniforms <= max_instructions;
+    }
+  };
+  /// A value is loaded twice where members read it as rows in one place and whole in another.
+  constexpr Needs count_needs(int own, int other, int rank, SpaceForm a_form, SpaceForm b_form) {
+    Needs needs{0, 0, 0};
+    std::int32_t* const seen = scratch_.data();
+    const auto members = [&](bool count) {
+      for (int g : {own, other}) {
+        const SpaceForm joint = g == own ? a_form : b_form;
+        for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
+          const Place& place = place_[id];
+          const Node& node = graph_.nodes[id];
+          const std::int32_t* const operands = graph_.operands + node.first;
+          for (int i = node.arity - 1; i >= 0; --i) {
+            const int operand = operands[i];
+            if (operand < 0 || has_operand(place.shape_only, i)) continue;
+            const Place& from = place_[operand];
+            if (!from.host && (from.group == own || from.group == other)) continue;
+            if (!count) {
+              seen[operand] = 0;
+              continue;
+            }
+            const bool squeezed = place.kind == OpKind::reduction
+                                      ? graph_.nodes[operand].rank != rank
+                                      : (joint == SpaceForm::element ? place.form : joint) == SpaceForm::squeezed;
+            const int bit = squeezed ? 2 : 1;
+            if ((seen[operand] & bit) != 0) continue;
+            (from.host ? needs.uniforms : needs.loads) += from.host && seen[operand] != 0 ? 0 : 1;
+            needs.inputs += !from.host && seen[operand] == 0 ? 1 : 0;
+            seen[operand] |= bit;
+          }
         }
-    return static_cast<int>(seen.size());
+      }
+    };
+    members(true);
+    members(false);
+    return needs;
   }
 
   // Members of two groups that others read. Readers without a group yet count too: they may never join.
   constexpr int read_outside(int own, int other) const {
     int outside = 0;
+    const std::int32_t* const readers = readers_.data();
     for (int g : {own, other})
-      for (std::int32_t id = groups_.data()[g].first; id >= 0; id = at(id).next) {
-        const Place& place = at(id);
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
+        const Place& place = place_[id];
         bool read = place.is_output;
         for (std::int32_t r = place.first_reader; r < place.last_reader && !read; ++r) {
-          const int by = at(readers_.data()[r]).group;
+          const int by = place_[readers[r]].group;
           read = by != own && by != other;
         }
         outside += read ? 1 : 0;
@@ -17887,38 +19378,46 @@ class Grouper {
   }
 
   // Passes over a row that two groups take as one: each reduction along the row ends one.
-  constexpr int row_passes(int own, int other) const {
-    Growable<std::int32_t> passes(places_.size());
+  constexpr int row_passes(int own, int other) {
+    std::int32_t* const passes = scratch_.data();
     int most = 0;
-    for (std::int32_t a = groups_.data()[own].first, b = groups_.data()[other].first; a >= 0 || b >= 0;) {
+    for (std::int32_t a = group_[own].first, b = group_[other].first; a >= 0 || b >= 0;) {
       std::int32_t& source = b < 0 || (a >= 0 && a < b) ? a : b;
       const int id = source;
       source = at(id).next;
       int own_passes = 0;
       for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (passes.data()[reads_.data()[r]] > own_passes) own_passes = passes.data()[reads_.data()[r]];
+        if (passes[reads_.data()[r]] > own_passes) own_passes = passes[reads_.data()[r]];
       if (at(id).kind == OpKind::reduction) ++own_passes;
-      passes.data()[id] = own_passes;
+      passes[id] = own_passes;
       if (own_passes > most) most = own_passes;
     }
+    for (int g : {own, other})
+      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) passes[id] = 0;
     return most + 1;
   }
 
+  constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {
+    const std::uint64_t *const n = reach(g), *const l = waiting;
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((n[w] & l[w]) | (n[w + 1] & l[w + 1]) | (n[w + 2] & l[w + 2]) | (n[w + 3] & l[w + 3]) |
+           (n[w + 4] & l[w + 4]) | (n[w + 5] & l[w + 5]) | (n[w + 6] & l[w + 6]) | (n[w + 7] & l[w + 7])) != 0)
+        return true;
+    return false;
+  }
   // Runnable order: always the first group, by its first member, whose dependencies have run.
   constexpr void sort_groups() {
     Growable<std::uint64_t> left(alive_);
     std::uint64_t* const waiting = left.data();
-    const int words = used_words();
+    const std::size_t words = used_words();
+    order_.reserve(count(group_count_));
     for (bool some = true; some;) {
       const std::size_t before = order_.size();
       some = false;
-      for (int w = 0; w < words; ++w)
+      for (std::size_t w = 0; w < words; ++w)
         for (std::uint64_t groups = waiting[w]; groups != 0; groups &= groups - 1) {
-          const int g = w * 64 + std::countr_zero(groups);
-          const std::uint64_t* const needs = reach(g);
-          std::uint64_t missing = 0;
-          for (int v = 0; v < words; ++v) missing |= needs[v] & waiting[v];
-          if (missing != 0) {
+          const int g = static_cast<int>(w * 64) + std::countr_zero(groups);
+          if (waits(g, waiting, words)) {
             some = true;
             continue;
           }
@@ -17983,11 +19482,12 @@ constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
 /// Writes the units of the groups: what each reads and makes, and how that lies in its iteration space.
 class UnitWriter {
  public:
-  constexpr UnitWriter(const GraphView& graph, const Grouper& groups) : graph_(graph), groups_(groups) {}
+  constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
+      : graph_(graph), groups_(groups), at_(groups.nodes) {}
 
   constexpr Units write() {
-    for (std::int32_t g : groups_.order()) {
-      const Grouper::Group& group = groups_.group(g);
+    for (int g = 0; g < groups_.count; ++g) {
+      const GroupMembers& group = groups_.groups[g];
       Unit unit;
       if (group.fused)
         write_fused(unit, group);
@@ -18000,75 +19500,78 @@ class UnitWriter {
 
  private:
   GraphView graph_;
-  const Grouper& groups_;
+  GroupsView groups_;
+  const NodeGroup* at_;
   Units made_;
 
+  /// Whether the node reads the elements of an operand.
+  constexpr bool reads(int id, int i) const {
+    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(at_[id].shape_only, i);
+  }
   constexpr std::int32_t operand_count() const { return static_cast<std::int32_t>(made_.operands.size()); }
   constexpr std::int32_t member_count() const { return static_cast<std::int32_t>(made_.members.size()); }
   constexpr void add_operand(const UnitOperand& operand) { made_.operands.push_back(operand); }
 
-  constexpr void write_fused(Unit& unit, const Grouper::Group& group) {
+  constexpr void write_fused(Unit& unit, const GroupMembers& group) {
     unit.kind = UnitKind::fused;
-    unit.rank = static_cast<std::uint8_t>(group.space.rank);
+    unit.rank = static_cast<std::uint8_t>(group.rank);
     unit.root = group.last;
     unit.first_member = member_count();
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id)) {
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) {
       made_.members.push_back(id);
       // Any member of the whole space gives its shape; a reduction's operand does too.
-      if (groups_.form_of(id) == SpaceForm::element)
+      if (at_[id].form == SpaceForm::element)
         unit.space = id;
-      else if (unit.space < 0 && groups_.kind(id) == OpKind::reduction &&
-               groups_.space_of(graph_.operand(id, 0)) == group.space)
+      else if (unit.space < 0 && at_[id].whole_input)
         unit.space = graph_.operand(id, 0);
     }
     unit.member_count = unit.first_uniform = member_count();
     unit.member_count -= unit.first_member;
     unit.first_input = operand_count();
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id)) list_operands(unit, group, id);
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) list_operands(unit, group, id);
     unit.uniform_count = member_count() - unit.first_uniform;
     unit.input_count = operand_count() - unit.first_input;
     unit.first_output = operand_count();
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id))
-      if (groups_.leaves_group(id)) add_operand(fused_output(group, id));
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
+      if (at_[id].leaves) add_operand(fused_output(group, id));
     unit.output_count = operand_count() - unit.first_output;
   }
 
   /// Host scalars and values from outside that a member of a fused unit reads, each listed once.
-  constexpr void list_operands(const Unit& unit, const Grouper::Group& group, std::int32_t id) {
+  constexpr void list_operands(const Unit& unit, const GroupMembers& group, std::int32_t id) {
     const Node& node = graph_.nodes[id];
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operands[node.first + i];
-      if (!groups_.reads(id, i) || groups_.group_of(operand) == groups_.group_of(id)) continue;
+      if (!reads(id, i) || at_[operand].group == at_[id].group) continue;
       bool known = false;
-      if (groups_.is_host(operand)) {
+      if (at_[operand].host) {
         for (std::int32_t k = unit.first_uniform; k < member_count(); ++k)
           known = known || made_.members.data()[k] == operand;
         if (!known) made_.members.push_back(operand);
         continue;
       }
-      const SpaceForm form = groups_.kind(id) == OpKind::reduction ? form_in_row(group, operand) : groups_.form_of(id);
-      const UnitOperand made = aligned_operand(graph_, operand, group.space.rank, form);
+      const SpaceForm form = at_[id].kind == OpKind::reduction ? form_in_row(group, operand) : at_[id].form;
+      const UnitOperand made = aligned_operand(graph_, operand, group.rank, form);
       for (std::int32_t k = unit.first_input; k < operand_count() && !known; ++k)
         known = made_.operands.data()[k].node == operand && same_operand(made_.operands.data()[k], made);
       if (!known) add_operand(made);
     }
   }
   /// How the operand of a reduction lies in the space.
-  constexpr SpaceForm form_in_row(const Grouper::Group& group, int operand) const {
-    return graph_.nodes[operand].rank == group.space.rank ? SpaceForm::element : SpaceForm::squeezed;
+  constexpr SpaceForm form_in_row(const GroupMembers& group, int operand) const {
+    return graph_.nodes[operand].rank == group.rank ? SpaceForm::element : SpaceForm::squeezed;
   }
 
-  constexpr UnitOperand fused_output(const Grouper::Group& group, std::int32_t id) const {
-    if (groups_.kind(id) != OpKind::reduction)
-      return aligned_operand(graph_, id, group.space.rank, groups_.form_of(id));
+  constexpr UnitOperand fused_output(const GroupMembers& group, std::int32_t id) const {
+    if (at_[id].kind != OpKind::reduction) return aligned_operand(graph_, id, group.rank, at_[id].form);
     const Reduced reduced = Reduced::of(graph_[id]);
     const int operand = graph_.operand(id, 0);
     UnitOperand made;
     made.node = id;
     made.accumulates = !read_inside(group, id);
     made.reduce_op = graph_[id].op;
-    for (int d = 0; d < group.space.rank; ++d) {
-      const int own = aligned_dim(group.space.rank, form_in_row(group, operand), graph_[operand].rank, d);
+    for (int d = 0; d < group.rank; ++d) {
+      const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
       if (own < 0 || reduced.has(own) || graph_[operand].is_unit(own)) continue;
       int at = own;
       if (!reduced.keep)
@@ -18077,17 +19580,17 @@ class UnitWriter {
     }
     return made;
   }
-  constexpr bool read_inside(const Grouper::Group& group, std::int32_t id) const {
-    for (std::int32_t user = group.first; user >= 0; user = groups_.next_member(user))
+  constexpr bool read_inside(const GroupMembers& group, std::int32_t id) const {
+    for (std::int32_t user = group.first; user >= 0; user = at_[user].next)
       for (int i = 0; i < graph_[user].arity; ++i)
         if (graph_.operand(user, i) == id) return true;
     return false;
   }
 
-  constexpr void write_single(Unit& unit, const Grouper::Group& group) {
+  constexpr void write_single(Unit& unit, const GroupMembers& group) {
     const int id = group.last;
     unit.root = unit.space = id;
-    switch (groups_.kind(id)) {
+    switch (at_[id].kind) {
       case OpKind::layout:
         unit.kind = UnitKind::layout;
         break;
@@ -18120,16 +19623,16 @@ class UnitWriter {
         break;
     }
     int rule_node = id;
-    if (const int product = groups_.addition(id); product >= 0) {
+    if (const int product = at_[id].addition; product >= 0) {
       rule_node = unit.space = product;
       unit.addend = graph_.operand(id, 0) == product ? graph_.operand(id, 1) : graph_.operand(id, 0);
     }
     unit.first_input = operand_count();
     for (int i = 0; i < graph_[rule_node].arity; ++i) {
       const int operand = graph_.operand(rule_node, i);
-      if (!groups_.reads(rule_node, i) || (groups_.is_host(operand) && graph_[rule_node].op != Op::repeat)) continue;
-      if (groups_.group_of(operand) == groups_.group_of(id)) continue;
-      add_operand({.node = operand, .operand = static_cast<std::int8_t>(i)});
+      if (!reads(rule_node, i) || (at_[operand].host && graph_[rule_node].op != Op::repeat)) continue;
+      if (at_[operand].group == at_[id].group) continue;
+      add_operand({.node = operand, .operand = i});
     }
     if (unit.addend >= 0) add_operand({.node = unit.addend});
     unit.input_count = operand_count() - unit.first_input;
@@ -18143,9 +19646,9 @@ class UnitWriter {
     unit.output_count = operand_count() - unit.first_output;
   }
 
-  constexpr void list_results(const Grouper::Group& group) {
-    for (std::int32_t id = group.first; id >= 0; id = groups_.next_member(id))
-      if (groups_.leaves_group(id)) add_operand({.node = id});
+  constexpr void list_results(const GroupMembers& group) {
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
+      if (at_[id].leaves) add_operand({.node = id});
   }
 
   /// The outputs of a repeat up to the last that anybody projects, in their order.
@@ -18153,20 +19656,23 @@ class UnitWriter {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
       if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
-      for (int k = operand_count() - first; k <= dim_of(graph_[p]); ++k)
-        add_operand({.operand = static_cast<std::int8_t>(k)});
-      made_.operands.data()[first + dim_of(graph_[p])].node = p;
+      for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
+      made_.operands.data()[first + output_of(graph_[p])].node = p;
     }
   }
 };
 
 }  // namespace detail
 
-/// Collects the nodes of a graph into units. Host scalars and arguments belong to none.
-constexpr Units group_units(const GraphView& graph) {
-  const detail::Grouper groups(graph);
+/// `spaces`, where given, are those of the nodes: what detail::NodeSpaces finds.
+constexpr Groups find_groups(const GraphView& graph, const detail::Space* spaces = nullptr) {
+  return detail::Grouper(graph, spaces).groups();
+}
+constexpr Units write_units(const GraphView& graph, const GroupsView& groups) {
   return detail::UnitWriter(graph, groups).write();
 }
+/// Collects the nodes of a graph into units. Host scalars and arguments belong to none.
+constexpr Units group_units(const GraphView& graph) { return write_units(graph, find_groups(graph).view()); }
 
 }  // namespace tessera
 
@@ -18183,14 +19689,14 @@ namespace detail {
 
 /// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as the unit lists them.
 class FusedWriter {
-  static_assert(Grouper::max_group_inputs <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
-                Grouper::max_row_passes <= Fused::max_phases);
+  static_assert(Grouper::max_loads <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
+                Grouper::max_row_passes <= Fused::max_phases && Grouper::max_instructions <= Fused::max_instrs);
 
  public:
   constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
       : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
 
-  constexpr Fused write() {
+  constexpr const Fused& write() {
     fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
     fused_.uniform_count = static_cast<std::uint8_t>(unit_.uniform_count);
     for (int i = 0; i < unit_.input_count; ++i) {
@@ -18214,7 +19720,7 @@ class FusedWriter {
   int count_ = 0;
   int instr_of_[Grouper::max_members]{};
   int load_of_[Fused::max_inputs]{};
-  int uniform_of_[64]{};
+  int uniform_of_[Grouper::max_uniforms]{};
 
   constexpr int member(int m) const { return units_.members[unit_.first_member + m]; }
   /// Members rise, so they can be halved.
@@ -18291,7 +19797,7 @@ class FusedWriter {
     }
     std::uint8_t operands[3]{};
     for (int i = 0, k = 0; i < node.arity; ++i) {
-      if ((row_of(node.op).shape_only >> i & 1) != 0) continue;
+      if (has_operand(row_of(node.op).shape_only, i)) continue;
       const int at = operand_instr(id, graph_.operand(id, i));
       operands[k++] = static_cast<std::uint8_t>(at);
       if (fused_.instrs[at].phase > instr.phase) instr.phase = fused_.instrs[at].phase;
@@ -18340,56 +19846,76 @@ constexpr Fused lower_fused(const GraphView& graph, const UnitsView& units, int 
 }
 
 struct UnitsSize {
-  int units = 0, operands = 0, members = 0, kernels = 0, graphs = 0;
+  int units = 0, operands = 0, members = 0, graphs = 0;
 
   /// More than the units of these graphs can need: what a first evaluation has room for.
   static constexpr UnitsSize bound(const GraphView* views, int count) {
-    UnitsSize size{0, 0, 0, 0, count};
+    UnitsSize size{0, 0, 0, count};
     for (int g = 0; g < count; ++g) {
       int operands = 0;
       for (int id = 0; id < views[g].size; ++id) operands += views[g][id].arity;
       size.units += views[g].size;
       size.operands += 2 * operands + views[g].size;
       size.members += views[g].size + operands;
-      size.kernels += views[g].size;
     }
-    if (size.kernels > 128) size.kernels = 128;
     return size;
   }
 };
 
-/// The units of a whole program and the kernels that they need; equal kernels are one.
+/// Writes the kernels of fused units, and finds those that are equal: these are one.
+class KernelTable {
+ public:
+  constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
+    detail::FusedWriter writer(graph, units, u);
+    const Fused& fused = writer.write();
+    std::uint64_t hash = fused.instr_count;
+    for (int i = 0; i < fused.instr_count; ++i) hash = hash * 0x9e3779b97f4a7c15ull + hash_of(fused.instrs[i]);
+    int kernel = 0;
+    const int count = size();
+    while (kernel < count && !(hashes_.data()[kernel] == hash && kernels_.data()[kernel] == fused)) ++kernel;
+    if (kernel == count) {
+      kernels_.push_back(fused);
+      hashes_.push_back(hash);
+      graphs_.push_back(g);
+      units_.push_back(u);
+    }
+    unit.kernel = kernel;
+    unit.phases = fused.phases;
+    for (int i = 0; i < fused.instr_count; ++i)
+      if (fused.instrs[i].kind == InstrKind::reduce) ++unit.phase_reduces;
+  }
+  constexpr int size() const { return static_cast<int>(kernels_.size()); }
+  constexpr Growable<Fused>& kernels() { return kernels_; }
+  /// Where kernel k was first needed.
+  constexpr int graph_of(int k) const { return graphs_.data()[k]; }
+  constexpr int unit_of(int k) const { return units_.data()[k]; }
+
+ private:
+  Growable<Fused> kernels_;
+  Growable<std::uint64_t> hashes_;
+  Growable<int> graphs_, units_;
+
+  static constexpr std::uint64_t hash_of(const Instr& i) {
+    return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
+           static_cast<std::uint64_t>(i.a) << 16 ^ static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
+  }
+};
+
+/// The units of a whole program and the kernels that they need, where they are found at run time.
 struct ProgramUnits {
   std::vector<Units> graphs;
-  std::vector<Fused> kernels;
+  Growable<Fused> kernels;
 
   constexpr explicit ProgramUnits(const GraphView* views, int count) {
-    kernels.reserve(64);
+    KernelTable table;
     for (int g = 0; g < count; ++g) {
       graphs.push_back(group_units(views[g]));
       Units& units = graphs.back();
-      for (std::size_t u = 0; u < units.units.size(); ++u) {
-        if (units.units[u].kind != UnitKind::fused) continue;
-        const Fused fused = lower_fused(views[g], units.view(), static_cast<int>(u));
-        int kernel = 0;
-        while (kernel < static_cast<int>(kernels.size()) && !(kernels[static_cast<std::size_t>(kernel)] == fused))
-          ++kernel;
-        if (kernel == static_cast<int>(kernels.size())) kernels.push_back(fused);
-        units.units[u].kernel = kernel;
-        units.units[u].phases = fused.phases;
-        for (int i = 0; i < fused.instr_count; ++i)
-          if (fused.instrs[i].kind == InstrKind::reduce) ++units.units[u].phase_reduces;
-      }
+      for (std::size_t u = 0; u < units.units.size(); ++u)
+        if (units.units[u].kind == UnitKind::fused)
+          table.add(views[g], units.view(), g, static_cast<int>(u), units.units[u]);
     }
-  }
-  constexpr UnitsSize size() const {
-    UnitsSize size{0, 0, 0, static_cast<int>(kernels.size()), static_cast<int>(graphs.size())};
-    for (const Units& units : graphs) {
-      size.units += static_cast<int>(units.units.size());
-      size.operands += static_cast<int>(units.operands.size());
-      size.members += static_cast<int>(units.members.size());
-    }
-    return size;
+    kernels = std::move(table.kernels());
   }
 };
 
@@ -18398,38 +19924,47 @@ template <UnitsSize Size> struct FrozenUnits {
   Unit units[static_cast<std::size_t>(Size.units) + 1]{};
   UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
   std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
-  Fused kernels[static_cast<std::size_t>(Size.kernels) + 1]{};
   int unit_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int member_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
+  /// The graph and the unit that each kernel is for.
+  int kernel_graph[static_cast<std::size_t>(Size.units) + 1]{};
+  int kernel_unit[static_cast<std::size_t>(Size.units) + 1]{};
+  int kernel_count = 0;
 
-  UnitsSize used{};
-
-  constexpr explicit FrozenUnits(const ProgramUnits& made) : used(made.size()) {
-    if (used.kernels > Size.kernels)
-      fail(errc::capacity, "[group] kernels: a program has more than 128 different ones");
-    for (int g = 0; g < Size.graphs; ++g) {
-      const Units& from = made.graphs[static_cast<std::size_t>(g)];
-      int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
-      for (const Unit& u : from.units) units[unit++] = u;
-      for (const UnitOperand& o : from.operands) operands[operand++] = o;
-      for (std::int32_t m : from.members) members[member++] = m;
-      unit_begin[g + 1] = unit;
-      operand_begin[g + 1] = operand;
-      member_begin[g + 1] = member;
-    }
-    for (int k = 0; k < used.kernels; ++k) kernels[k] = made.kernels[static_cast<std::size_t>(k)];
+  constexpr FrozenUnits() = default;
+  constexpr void add(int g, const Units& from) {
+    int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
+    for (const Unit& u : from.units) units[unit++] = u;
+    for (const UnitOperand& o : from.operands) operands[operand++] = o;
+    for (std::int32_t m : from.members) members[member++] = m;
+    unit_begin[g + 1] = unit;
+    operand_begin[g + 1] = operand;
+    member_begin[g + 1] = member;
   }
-  /// The same without the room that was not needed.
-  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from) : used(from.used) {
+  constexpr UnitsSize used() const {
+    return {unit_begin[Size.graphs], operand_begin[Size.graphs], member_begin[Size.graphs], Size.graphs};
+  }
+  /// The same without the room that was not needed, and with kernels.
+  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from, const GraphView* graphs) {
     for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
     for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
     for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
-    for (int i = 0; i < Size.kernels; ++i) kernels[i] = from.kernels[i];
     for (int g = 0; g <= Size.graphs; ++g) {
       unit_begin[g] = from.unit_begin[g];
       operand_begin[g] = from.operand_begin[g];
       member_begin[g] = from.member_begin[g];
+    }
+    KernelTable table;
+    for (int g = 0; g < Size.graphs; ++g) {
+      const UnitsView view = from.graph(g);
+      for (int u = 0; u < view.count; ++u)
+        if (view.units[u].kind == UnitKind::fused) table.add(graphs[g], view, g, u, units[unit_begin[g] + u]);
+    }
+    kernel_count = table.size();
+    for (int k = 0; k < kernel_count; ++k) {
+      kernel_graph[k] = table.graph_of(k);
+      kernel_unit[k] = table.unit_of(k);
     }
   }
   constexpr UnitsView graph(int g) const {
@@ -18449,20 +19984,69 @@ template <UnitsSize Size> struct FrozenUnits {
 
 namespace tessera {
 
-/// The units and kernels of a traced program, as constants. Each pass is a constant of its own: compilers bound the
-/// work of one evaluation.
+namespace detail {
+
+/// The groups of one graph as constants.
+template <int Nodes> struct FrozenGroups {
+  NodeGroup nodes[static_cast<std::size_t>(Nodes) + 1]{};
+  GroupMembers groups[static_cast<std::size_t>(Nodes) + 1]{};
+  int count = 0;
+  constexpr explicit FrozenGroups(const Groups& from) : count(static_cast<int>(from.groups.size())) {
+    const NodeGroup* const list = from.nodes.data();
+    for (int i = 0; i < Nodes; ++i) nodes[i] = list[i];
+    const GroupMembers* const own = from.groups.data();
+    for (int i = 0; i < count; ++i) groups[i] = own[i];
+  }
+  constexpr GroupsView view() const { return {nodes, groups, count}; }
+};
+
+template <int Nodes> struct FrozenSpaces {
+  Space spaces[static_cast<std::size_t>(Nodes) + 1]{};
+  constexpr explicit FrozenSpaces(const NodeSpaces& from) {
+    const Space* const list = from.spaces.data();
+    for (int i = 0; i < Nodes; ++i) spaces[i] = list[i];
+  }
+};
+
+// Compilers bound the work of one evaluation, so each pass over a graph of many nodes is a constant of its own.
+template <class Traced, std::size_t G>
+inline constexpr FrozenSpaces<Traced::graphs[G].size> graph_spaces{NodeSpaces(Traced::graphs[G])};
+template <class Traced, std::size_t G>
+inline constexpr FrozenGroups<Traced::graphs[G].size> graph_groups{
+    find_groups(Traced::graphs[G], graph_spaces<Traced, G>.spaces)};
+
+template <class Traced, std::size_t G> constexpr Units units_of_graph() {
+  constexpr const GraphView& graph = Traced::graphs[G];
+  if constexpr (graph.size <= small_program)
+    return group_units(graph);
+  else
+    return write_units(graph, graph_groups<Traced, G>.view());
+}
+
+}  // namespace detail
+
+/// The units and kernels of a traced program, as constants.
 template <class Traced> struct TracedUnits {
-  static constexpr int graph_count = static_cast<int>(Traced::graphs.size());
-  static constexpr FrozenUnits<UnitsSize::bound(Traced::graphs.data(), graph_count)> roomy{
-      ProgramUnits(Traced::graphs.data(), graph_count)};
-  static constexpr UnitsSize size = roomy.used;
-  static constexpr FrozenUnits<size> units{roomy};
+  static constexpr std::size_t graph_count = Traced::graphs.size();
+  using Graphs = std::make_index_sequence<graph_count>;
+  static constexpr auto roomy = []<std::size_t... G>(std::index_sequence<G...>) {
+    FrozenUnits<UnitsSize::bound(Traced::graphs.data(), static_cast<int>(graph_count))> made;
+    (made.add(static_cast<int>(G), detail::units_of_graph<Traced, G>()), ...);
+    return made;
+  }(Graphs());
+  static constexpr FrozenUnits<roomy.used()> units{roomy, Traced::graphs.data()};
   static constexpr auto views = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<UnitsView, sizeof...(G)>{units.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(graph_count)>{});
+  }(Graphs());
+  /// How many kernels there are, and what they are.
+  static constexpr std::size_t kernel_count = static_cast<std::size_t>(units.kernel_count);
+  template <std::size_t K>
+  static constexpr Fused kernel =
+      lower_fused(Traced::graphs[static_cast<std::size_t>(units.kernel_graph[K])],
+                  views[static_cast<std::size_t>(units.kernel_graph[K])], units.kernel_unit[K]);
   static constexpr auto kernels = []<std::size_t... K>(std::index_sequence<K...>) {
-    return std::array<Fused, sizeof...(K)>{units.kernels[K]...};
-  }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
+    return std::array<Fused, sizeof...(K)>{kernel<K>...};
+  }(std::make_index_sequence<kernel_count>());
 };
 
 }  // namespace tessera
@@ -18774,7 +20358,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        payload *= devices_on(mesh_, axes);
+        payload = checked_product(payload, devices_on(mesh_, axes), "bytes");
         add(Collective::all_to_all, axes, payload);
         return true;
       }
@@ -18839,7 +20423,7 @@ class ReshardPath {
           now_.dims[to].push_back(list[i]);
         }
         while (list.size() > first) list.pop_back();
-        add(Collective::all_to_all, axes, payload * devices_on(mesh_, axes));
+        add(Collective::all_to_all, axes, checked_product(payload, devices_on(mesh_, axes), "bytes"));
         return true;
       }
     }
@@ -18925,7 +20509,8 @@ class ReshardPath {
 /// Source: the order of steps is that of GSPMD's resharding: slice, permute, all_to_all, all_gather.
 constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
-  return detail::ReshardPath(shape, dtype, mesh, from, to).steps;
+  const Sharding target = canonical(to, mesh);
+  return detail::ReshardPath(shape, dtype, mesh, canonical(from, mesh), target).steps;
 }
 
 constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
@@ -18934,7 +20519,7 @@ constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   return total;
 }
 
-/// Whether two shardings place the same elements on the same devices.
+/// Whether two canonical shardings place the same elements on the same devices.
 constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
   if (x.rank != y.rank || x.unreduced != y.unreduced || (x.unreduced != 0 && x.reduction != y.reduction)) return false;
   for (int d = 0; d < x.rank; ++d)
@@ -19087,14 +20672,15 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
-    if (!c.has(i) || (row.shape_only >> i & 1) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
     if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
   Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
   slab[static_cast<std::size_t>(dim)] = 1;
-  return halo.most_sent() * volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype));
+  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+                         "bytes of a halo", c.node().source);
 }
 
 /// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
@@ -19134,7 +20720,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   bool any = false, all = true;
   int linear_count = 0;
   for (int i = 0; i < node.arity; ++i) {
-    if (row.shape_only >> i & 1) continue;
+    if (has_operand(row.shape_only, i)) continue;
     if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
     const bool is_linear = in[i] == Dependence::linear;
     any = any || is_linear;
@@ -19174,7 +20760,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
     Dependence in[3]{};
     for (int i = 0; i < node.arity && i < 3; ++i) {
       const int operand = graph.operand(id, i);
-      if (operand < 0 || (row.shape_only >> i & 1)) continue;
+      if (operand < 0 || has_operand(row.shape_only, i)) continue;
       if (partial[static_cast<std::size_t>(operand)])
         in[i] = Dependence::linear;
       else if (graph[operand].op == Op::constant && graph[operand].value == 0)
@@ -19374,8 +20960,9 @@ class Flow {
         if (made.unreduced != 0 && leaves_parts_out(unit.kind))
           parts[at(output.node)] = lacking_parts(links_, own, unit.input_count + o, factors[at(u)], mesh_);
       }
-      if (made.unreduced != 0 && output.accumulates && output.reduce_op != Op::sum)
-        made.reduction = output.reduce_op == Op::max ? Reduction::max : Reduction::min;
+      if (made.unreduced != 0)
+        made.reduction =
+            combined_by(output.accumulates ? output.reduce_op : graph_[output.node].op, graph_[output.node].dtype);
       keep_priorities(made, values_.of[at(output.node)]);
       produced[at(output.node)] = made;
     }
@@ -19627,7 +21214,8 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
       if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
     }
   }
-  if (plan.body_offset + largest > plan.arena_bytes) plan.arena_bytes = plan.body_offset + largest;
+  const std::int64_t end = checked_sum(plan.body_offset, largest, "bytes of intermediates");
+  if (end > plan.arena_bytes) plan.arena_bytes = end;
 }
 
 }  // namespace tessera
@@ -19676,7 +21264,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
     std::int64_t count = 1;
     for (std::uint8_t axis : axes_of(d)) count *= mesh.axis_size(axis);
     const std::int64_t extent = space[static_cast<std::size_t>(d)];
-    rows *= extent / count + (extent % count != 0);
+    rows *= extent / count + (extent % count != 0);  // at most the elements of the space
   }
   CollectiveInfo made;
   made.kind = Collective::all_reduce;
@@ -19763,31 +21351,37 @@ namespace tessera {
 constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
                                   const GraphShapes& found) {
   const Unit& unit = units[u];
+  const Source at = graph[unit.root].source;
+  const auto times = [at](std::int64_t a, std::int64_t b) { return checked_product(a, b, "operations", at); };
+  const auto plus = [at](std::int64_t a, std::int64_t b) { return checked_sum(a, b, "operations", at); };
   const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
   if (unit.kind == UnitKind::fused) {
     std::int64_t total = 0;
     for (int m = 0; m < unit.member_count; ++m) {
       const int id = units.members[unit.first_member + m];
       const OpRow& row = row_of(graph[id].op);
-      total += row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id);
+      total = plus(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
     }
     return total;
   }
   if (unit.kind == UnitKind::contraction) {
     const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
     std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f) total *= links.factor(link, f).extent;
-    return unit.addend >= 0 ? total + elements(unit.root) : total;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = times(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? plus(total, elements(unit.root)) : total;
   }
   if (unit.kind == UnitKind::attention) {
     const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
     const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
     using namespace rows::attention_factor;
-    const std::int64_t scores = extent(batch) * extent(heads) * extent(queries) * extent(keys);
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : times(extent(batch) * extent(heads) * extent(queries), extent(keys));
     const bool backward = graph[unit.root].op == Op::attention_grad;
     const std::int64_t each =
         backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return AttentionForm::of_node(graph[unit.root]).causal ? scores * each / 2 : scores * each;
+    return times(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
   }
   // A scatter works on the rows that it reads, not on the table that it fills.
   const OpRow& row = row_of(graph[unit.root].op);
@@ -19811,28 +21405,43 @@ namespace tessera::detail {
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
   if (!parts.entries.empty())
-    return distinct_bytes(global, sharding.without_unreduced(), dtype, mesh) *
-           parts.count(mesh, devices_on(mesh, sharding.unreduced));
+    return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
+                           parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
   const auto bytes = [&](const Shape& extents) {
     return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
   };
-  bool even = true;
-  for (int d = 0; d < sharding.rank; ++d)
-    even =
-        even && (sharding.dims[d].empty() || global[static_cast<std::size_t>(d)] % shard_count(sharding, mesh, d) == 0);
-  const ShardGrid grid(mesh, sharding);
-  if (even) return grid.count() * bytes(local_extents(global, sharding, mesh));
+  // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
+  // many, whatever lies along the other dims.
+  Shape local = local_extents(global, sharding, mesh);
+  const Shape whole = local;
+  Shape count(local.size(), 1), shorter(local.size(), 0);
+  unsigned uneven = 0;
+  for (std::size_t d = 0; d < local.size(); ++d) {
+    if (sharding.dims[d].empty() || whole[d] == 0) continue;
+    const std::int64_t shards = shard_count(sharding, mesh, static_cast<int>(d));
+    count[d] = global[d] / whole[d];
+    shorter[d] = count[d] < shards ? global[d] % whole[d] : 0;
+    if (shorter[d] > 0) uneven |= 1u << d;
+  }
   std::int64_t total = 0;
-  for (int s = 0; s < grid.count(); ++s)
-    total += bytes(extents(shard_box(global, sharding, mesh, grid.coordinates(s))));
-  return total;
+  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: the shorter one along dim d
+    std::int64_t alike = devices_on(mesh, sharding.unreduced);
+    for (std::size_t d = 0; d < local.size(); ++d) {
+      const bool is_shorter = (kinds >> d & 1) != 0;
+      local[d] = is_shorter ? shorter[d] : whole[d];
+      if (!is_shorter) alike *= count[d];
+    }
+    total += alike * bytes(local);
+    if (kinds == 0) return total;
+  }
 }
 
 /// Bytes that a step reads or writes of a value: those of its elements, once for each part.
 constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
   if (value.role == ValueRole::host) return 0;
-  return volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)) *
-         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced));
+  return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
+                         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced)),
+                         "bytes of partial values");
 }
 
 /// Dims that were split only to be stored are gathered because the user said so.
@@ -20009,7 +21618,8 @@ class GraphPlanner {
       if (stacked) {
         Shape slice = made.shape;
         slice.erase(0);
-        made.stored_bytes = made.shape[0] * distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_);
+        made.stored_bytes = checked_product(
+            made.shape[0], distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_), "bytes of layers");
       } else {
         made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
       }
@@ -20095,7 +21705,7 @@ class GraphPlanner {
     const int result = add_value(node, target, role_of(node, target), stacked);
     step.inputs = {best};
     step.outputs = {result};
-    step.bytes = moved_bytes(value(best), mesh_) + moved_bytes(value(result), mesh_);
+    for (const int v : {best, result}) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     return result;
   }
@@ -20115,7 +21725,7 @@ class GraphPlanner {
   }
   constexpr Shape windows_of(int node, int source) const {
     return rows::window_strides(graph_[node], strides_[size(source)],
-                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))]; });
+                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
   }
 
   // ---- units
@@ -20212,9 +21822,10 @@ class GraphPlanner {
       const std::int64_t own = value(v).parts.count(mesh_, devices_on(mesh_, value(v).sharding.unreduced));
       parts = own > parts ? own : parts;
     }
-    step.flops = unit_flops(graph_, units_, u, solver_.links[size(g_)], found_) * parts;
-    for (std::int32_t v : step.inputs) step.bytes += moved_bytes(value(v), mesh_);
-    for (std::int32_t v : step.outputs) step.bytes += moved_bytes(value(v), mesh_);
+    step.flops = checked_product(unit_flops(graph_, units_, u, solver_.links[size(g_)], found_), parts, "operations",
+                                 step.source);
+    for (std::int32_t v : step.inputs) add_moved(step, v);
+    for (std::int32_t v : step.outputs) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
   }
@@ -20308,12 +21919,16 @@ class GraphPlanner {
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), k >= repeat.carried));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
-      step.flops += inside.flops * step.layers;
-      step.bytes += inside.bytes * step.layers;
+      add_times(step.flops, inside.flops, step.layers, "operations", step.source);
+      add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);
     }
     made_.steps.push_back(std::move(step));
     for (int k = 0; k < unit.output_count; ++k)
       if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
+  }
+
+  constexpr void add_moved(PlanStep& step, int v) {
+    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
 
   /// Layers take their operands as slices of memory: a view that is not row-major is copied.
@@ -20327,7 +21942,7 @@ class GraphPlanner {
     const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
     step.inputs = {v};
     step.outputs = {result};
-    step.bytes = 2 * moved_bytes(value(v), mesh_);
+    for (int i = 0; i < 2; ++i) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     return result;
   }
@@ -20386,7 +22001,7 @@ namespace tessera {
 struct ArgumentInfo {
   Shape shape{};
   Sharding sharding{};
-  double number = 0;
+  HostNumber number{};
 };
 
 /// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
@@ -20402,29 +22017,33 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
          program.argument_count);
   Growable<Shape> shapes;
   Growable<Sharding> shardings;
-  Growable<double> numbers;
+  Growable<HostNumber> numbers;
   const auto count = static_cast<std::size_t>(argument_count);
   shapes.reserve(count);
   shardings.reserve(count);
   numbers.reserve(count);
   for (int i = 0; i < argument_count; ++i) {
     shapes.push_back(arguments[i].shape);
-    shardings.push_back(arguments[i].sharding);
+    shardings.push_back(canonical(arguments[i].sharding, mesh));
     numbers.push_back(arguments[i].number);
   }
   const Growable<GraphShapes> found =
       infer_shapes(program, shapes.data(), numbers.data(), options.sizes ? *options.sizes : mesh);
   unsigned explicit_axes = 0;
-  for (const Name& name : options.explicit_axes) explicit_axes |= 1u << mesh.axis_index(name.view());
+  for (const Name& name : options.explicit_axes)
+    if (const int axis = mesh.axis_index(name.view()); mesh.axis_size(axis) > 1) explicit_axes |= 1u << axis;
+  Growable<OutputRequest> requests;
+  for (int k = 0; options.outputs != nullptr && k < program.main().output_count; ++k)
+    requests.push_back({options.outputs[k].given, canonical(options.outputs[k].sharding, mesh)});
+  const OutputRequest* const outputs = options.outputs != nullptr ? requests.data() : nullptr;
   Growable<ExplicitShardings> rules;
   if (explicit_axes != 0) rules = explicit_shardings(program, mesh, found, shardings, explicit_axes);
   ShardingSolver solver(program, units, mesh, found, rules);
-  solver.solve(shardings.data(), options.outputs);
+  solver.solve(shardings.data(), outputs);
   Plan plan;
   plan.mesh = mesh;
   plan.graphs.resize(static_cast<std::size_t>(program.graph_count));
-  GraphPlan main =
-      detail::GraphPlanner(program, units, mesh, found, solver, options, 0, options.outputs, plan.graphs).plan();
+  GraphPlan main = detail::GraphPlanner(program, units, mesh, found, solver, options, 0, outputs, plan.graphs).plan();
   plan.graphs[0] = std::move(main);
   return plan;
 }
@@ -20445,13 +22064,13 @@ namespace tessera {
 struct Abstract {
   Shape shape;
   PartitionSpec spec;
-  double number = 0;
+  HostNumber number{};
   std::int64_t layers = 0;  ///< 0: not in a Stack
 
   constexpr Abstract(Shape extents, PartitionSpec layout = {}) : shape(extents), spec(layout) {}
   static constexpr Abstract dim(std::int64_t value) {
     Abstract leaf({});
-    leaf.number = static_cast<double>(value);
+    leaf.number = value;
     return leaf;
   }
 };
@@ -20625,7 +22244,7 @@ template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
-  if constexpr (Trace::sizes.program.specs > 0)
+  if constexpr (Trace::frozen.used.specs > 0)
     if (std::is_constant_evaluated()) {
       using Axes = detail::ConstraintAxes<Trace>;
       Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
@@ -20791,10 +22410,8 @@ class PlanVerifier {
       return out.sharding.unreduced == 0 && in.sharding.unreduced == 0;
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
-      const int index = static_cast<int>(i);
-      require(
-          alike(step.inputs[i], body.arguments[i], index >= repeat.carried && index < repeat.carried + repeat.stacked),
-          "a body takes its operands as they lie outside");
+      require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
+              "a body takes its operands as they lie outside");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
@@ -20963,7 +22580,8 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
     if (seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: two for ", shard.device, where);
     seen[device] = 1;
     const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
-    if (shard.box.begin.size() == box.begin.size() && !(shard.box == box))
+    const bool left_out = shard.box.begin.empty() && shard.box.end.empty();
+    if (!left_out && !(shard.box == box))
       fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
            text(box), " expected for ", layout_text(storage), where);
     if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))
@@ -21226,7 +22844,8 @@ class LeastCostPath {
           if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
           Sharding exchanged = made;
           for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
-          move(at, exchanged, Collective::all_to_all, axes, bytes(s) * devices_on(mesh_, axes));
+          move(at, exchanged, Collective::all_to_all, axes,
+               checked_product(bytes(s), devices_on(mesh_, axes), "bytes"));
         }
       }
     }
@@ -21292,7 +22911,7 @@ class LeastCostPath {
 inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
   if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
-  return detail::LeastCostPath(shape, dtype, mesh, from, to).steps;
+  return detail::LeastCostPath(shape, dtype, mesh, canonical(from, mesh), canonical(to, mesh)).steps;
 }
 
 }  // namespace tessera
@@ -21397,7 +23016,8 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mes
   const TensorStorage& storage = storage_of(x);
   const Sharding wanted = detail::resolve_at("mark_sharding", spec, mesh, Rank, at);
   if (storage.mesh() == mesh && storage.sharding() == wanted) return x;
-  if (!storage.sharding().is_replicated())
+  const bool alike = storage.mesh() == mesh && storage.placement() == canonical(wanted, mesh);
+  if (!alike && !storage.placement().is_replicated())
     fail(errc::annotation, "[mark_sharding] existing annotation must be cleared first: ", layout_text(storage), " on ",
          storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), detail::at_text(at));
   x = reshard(x, mesh, spec, at);
@@ -21533,7 +23153,7 @@ namespace tessera {
 template <class T, int Rank, class U, int OtherRank>
 bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
   const TensorStorage &a = storage_of(x), &b = storage_of(y);
-  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.sharding() == b.sharding();
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
 /// A hash that tensors of one layout share, whatever their elements are: a key for what is made once a layout.
@@ -21541,7 +23161,7 @@ template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Ra
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
   for (const std::int64_t extent : storage.shape()) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
-  return hash_mix(hash, storage.sharding().hash());
+  return hash_mix(hash, storage.placement().hash());
 }
 
 /// Whether two tensors have the same shape and equal elements, however they lie: a NaN equals nothing, and both zeros
@@ -21563,6 +23183,88 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/nested_call.hpp
+
+#ifndef TESSERA_GRAPH_NESTED_CALL_HPP
+#define TESSERA_GRAPH_NESTED_CALL_HPP
+
+namespace tessera::detail {
+
+/// Whether the arguments of a call are values of a trace: some by their types, tensors of a struct by what they hold.
+struct FindTrace {
+  bool by_type = false, by_value = false;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (SymOperand<Leaf>)
+      by_type = true;
+    else
+      by_value = by_value || leaf.traced();
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class A>
+inline constexpr bool holds_sym_v = [] {
+  if constexpr (Operand<A>) {
+    return SymOperand<A>;
+  } else {
+    A object{};
+    FindTrace found;
+    for_each_leaf(object, found);
+    return found.by_type;
+  }
+}();
+template <class A> constexpr bool holds_placeholders(const A& argument) {
+  if constexpr (Operand<A>) {
+    return trace_of(argument).module != nullptr;
+  } else {
+    FindTrace found;
+    for_each_leaf(argument, found);
+    return found.by_value;
+  }
+}
+
+template <class A> constexpr auto as_traced_argument(const A& argument) {
+  if constexpr (TensorOperand<A>)
+    return as_sym(argument);
+  else
+    return argument;
+}
+
+/// Traces f as part of the program that its arguments belong to. The values inside a shard_map stay what they are.
+template <class F, class... Args> constexpr auto call_in_trace(const Args&... args) {
+  auto arguments = [&] {
+    if constexpr ((LocalOperand<Args> || ...))
+      return std::tuple<Args...>(args...);
+    else
+      return std::tuple<decltype(as_traced_argument(args))...>(as_traced_argument(args)...);
+  }();
+  return []<class... Given>(std::tuple<Given...>& list) {
+    if constexpr (!TraceableFunction<F>) {
+      (void)sizeof(ExplainFunction<F>);
+      return NoResult{};
+    } else if constexpr (std::is_same_v<typename decltype(returned_type<F, Given...>())::type, NoResult>) {
+      return NoResult{};  // the compiler has said why
+    } else {
+      return settle(std::apply([](auto&... x) { return F{}(x...); }, list));
+    }
+  }(arguments);
+}
+
+/// A traced result in the type that the caller of a compiled function gets: tensors that hold placeholders.
+template <class Result, class Traced> constexpr Result as_final(const Traced& traced) {
+  if constexpr (is_tuple_v<Traced>)
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Result(as_final<std::tuple_element_t<I, Result>>(std::get<I>(traced))...);
+    }(std::make_index_sequence<std::tuple_size_v<Traced>>{});
+  else
+    return Result(traced);
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -22252,6 +23954,30 @@ template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
 
 #endif
 
+// ---- tessera/kernels/long_sums.hpp
+
+#ifndef TESSERA_KERNELS_LONG_SUMS_HPP
+#define TESSERA_KERNELS_LONG_SUMS_HPP
+
+// How sums of many terms are added, everywhere: docs/decisions/0029. Runs of at most `sum_run` terms are added in f32,
+// and the sums of runs in f64, so that the error does not grow with the number of terms: at most (sum_run + 4) 2^-24 of
+// the sum of magnitudes. Where f64 has no place, sums of runs are added in runs again.
+
+namespace tessera::kernels {
+
+/// Most terms that are added to one another in f32.
+inline constexpr std::int64_t sum_run = 64;
+
+/// Most blocks of a matrix product, of which each is some hundred steps deep, that are added to one another in f32.
+inline constexpr std::int64_t product_run = 32;
+
+/// What sums of runs of T are kept in.
+template <class T> using long_sum_t = std::conditional_t<std::is_same_v<T, float>, double, T>;
+
+}  // namespace tessera::kernels
+
+#endif
+
 // ---- tessera/kernels/loop_gemm.hpp
 
 #ifndef TESSERA_KERNELS_LOOP_GEMM_HPP
@@ -22273,9 +23999,9 @@ template <class T> T multiply_add(T c, T a, T b) {
 
 template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
 
-/// Sum of a[i] b[i], in 32 running sums so that it vectorises without reordering permission.
+/// Sum of a[i] b[i] for a run of terms, in 32 running sums so that it vectorises without reordering permission.
 template <class T>
-product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+product_t<T> dot_run(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
   using R = product_t<T>;
   constexpr std::int64_t lanes = 32;
   R total(0);
@@ -22292,6 +24018,19 @@ product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_ste
   }
   for (; i < count; ++i) total = multiply_add<R>(total, a[i * a_step], b[i * b_step]);
   return total;
+}
+
+/// Sum of a[i] b[i].
+template <class T>
+product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
+  using R = product_t<T>;
+  const std::int64_t run = a_step == 1 && b_step == 1 ? 32 * sum_run : sum_run;
+  if (count <= run) return dot_run(a, a_step, b, b_step, count);
+  long_sum_t<R> total(0);
+  for (std::int64_t i = 0; i < count; i += run)
+    total = multiply_add<long_sum_t<R>>(
+        total, dot_run(a + i * a_step, a_step, b + i * b_step, b_step, std::min(run, count - i)), 1);
+  return static_cast<R>(total);
 }
 
 }  // namespace detail
@@ -22351,29 +24090,53 @@ enum class Scratch {
   wide_a,
   wide_b,
   sums,
+  long_sums,
+  row_counts,
+  partial_products,
   sort
 };
 
-/// Raw memory that only grows.
+/// Raw memory of one thread that only grows. Plain words: objects with static storage are destroyed after those of the
+/// main thread, and what they compute then still finds its scratch.
 struct ScratchBuffer {
   static constexpr std::align_val_t alignment{64};
-  struct Free {
-    void operator()(std::byte* block) const noexcept { ::operator delete[](block, alignment); }
-  };
-  std::unique_ptr<std::byte, Free> bytes;
-  std::size_t size = 0;
+  std::byte* bytes;
+  std::size_t size;
+  ScratchBuffer* next;  // of the thread, once it is listed
+  bool listed;
+
+  inline void grow(std::size_t wanted);
+  void free() noexcept {
+    ::operator delete[](std::exchange(bytes, nullptr), alignment);
+    size = 0;
+  }
 };
+
+/// The buffers of a thread, which are freed when it ends.
+struct ThreadScratch {
+  static ScratchBuffer*& first() {
+    static constinit thread_local ScratchBuffer* buffer = nullptr;
+    return buffer;
+  }
+  ~ThreadScratch() {
+    for (ScratchBuffer* buffer = first(); buffer != nullptr; buffer = buffer->next) buffer->free();
+  }
+};
+
+inline void ScratchBuffer::grow(std::size_t wanted) {
+  static thread_local const ThreadScratch thread;
+  free();
+  bytes = static_cast<std::byte*>(::operator new[](wanted, alignment));
+  size = wanted;
+  if (!std::exchange(listed, true)) next = std::exchange(ThreadScratch::first(), this);
+}
 
 /// Uninitialised room for `count` elements, aligned to a cache line, owned by the calling thread and valid until its
 /// next request under the same name. It only grows, so that kernels allocate nothing once warm.
 template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
-  thread_local ScratchBuffer buffer;
-  if (const std::size_t size = count * sizeof(T); size > buffer.size) {
-    buffer = {};
-    buffer.bytes.reset(static_cast<std::byte*>(::operator new[](size, ScratchBuffer::alignment)));
-    buffer.size = size;
-  }
-  return reinterpret_cast<T*>(buffer.bytes.get());
+  static constinit thread_local ScratchBuffer buffer{};
+  if (const std::size_t size = count * sizeof(T); size > buffer.size) buffer.grow(size);
+  return reinterpret_cast<T*>(buffer.bytes);
 }
 
 }  // namespace tessera::kernels
@@ -22421,10 +24184,26 @@ template <class T> void matrix_vector(const Gemm<T>& g) {
     y = thread_scratch<Scratch::packed_c, T>(static_cast<std::size_t>(g.m));
     for (std::int64_t i = 0; i < g.m; ++i) y[i] = g.c[i * g.c_row];
   }
-  for (std::int64_t k = 0; k < g.k; ++k) {
-    const T factor = g.alpha * g.b[k * g.b_row];
-    const T* column = a.data + k * a.stride;
-    for (std::int64_t i = 0; i < g.m; ++i) y[i] += factor * column[i];
+  const auto add_columns = [&](T* to, std::int64_t first, std::int64_t end) {
+    for (std::int64_t k = first; k < end; ++k) {
+      const T factor = g.alpha * g.b[k * g.b_row];
+      const T* column = a.data + k * a.stride;
+      for (std::int64_t i = 0; i < g.m; ++i) to[i] += factor * column[i];
+    }
+  };
+  if (std::is_same_v<T, long_sum_t<T>> || g.k <= sum_run) {
+    add_columns(y, 0, g.k);
+  } else {
+    const auto m = static_cast<std::size_t>(g.m);
+    auto* const sums = thread_scratch<Scratch::long_sums, long_sum_t<T>>(2 * m);
+    T* const run = reinterpret_cast<T*>(sums + m);
+    for (std::int64_t i = 0; i < g.m; ++i) sums[i] = y[i];
+    for (std::int64_t k = 0; k < g.k; k += sum_run) {
+      std::fill_n(run, m, T(0));
+      add_columns(run, k, std::min(k + sum_run, g.k));
+      for (std::int64_t i = 0; i < g.m; ++i) sums[i] += run[i];
+    }
+    for (std::int64_t i = 0; i < g.m; ++i) y[i] = static_cast<T>(sums[i]);
   }
   if (y != g.c)
     for (std::int64_t i = 0; i < g.m; ++i) g.c[i * g.c_row] = y[i];
@@ -23087,7 +24866,7 @@ template <class Interface = ContractionProvider> struct PackedProvider final : I
 
 /// The default provider, which needs nothing beyond this library.
 template <class Provider = PackedProvider<>> const ContractionProvider& packed_provider() {
-  static const Provider provider;
+  static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;
 }
 
@@ -23244,6 +25023,20 @@ template <class F, class T> TESSERA_INLINE Mask compare(F f, const Lanes<T>& a, 
     return to_mask<T>(f(a.part[0], b.part[0]), f(a.part[1], b.part[1]));
 }
 
+/// xsimd::select. For integers of AVX-512 xsimd 8.1 spells it in a way that g++ only compiles when it optimises.
+template <class T>
+TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, const xsimd::batch<T>& then,
+                                      const xsimd::batch<T>& otherwise) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, std::int32_t>)
+    return xsimd::batch<T>(_mm512_mask_blend_epi32(condition.data, otherwise.data, then.data));
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return xsimd::batch<T>(_mm512_mask_blend_epi64(condition.data, otherwise.data, then.data));
+  else
+#endif
+    return xsimd::select(condition, then, otherwise);
+}
+
 /// Where two masks differ. xsimd 8.1 takes ^ of AVX-512 masks for |.
 TESSERA_INLINE Mask differ(const Mask& a, const Mask& b) { return {(a.bits & ~b.bits) | (b.bits & ~a.bits)}; }
 
@@ -23313,7 +25106,8 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
 template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, bool>) {
     using Batch = xsimd::batch<std::int32_t>;
-    const Lanes<std::int32_t> bytes{{xsimd::select(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
+    const Lanes<std::int32_t> bytes{
+        {simd::choose<std::int32_t>(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
     store(reinterpret_cast<std::uint8_t*>(to), bytes);
   } else if constexpr (std::is_same_v<T, bf16>) {
     const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
@@ -23405,10 +25199,10 @@ TESSERA_INLINE Lanes<T> select(const Mask& condition, const Lanes<T>& then, cons
   if constexpr (std::is_same_v<T, bool>)
     return {(condition.bits & then.bits) | (otherwise.bits & ~condition.bits)};
   else if constexpr (Lanes<T>::parts == 1)
-    return {{xsimd::select(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0])}};
+    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0])}};
   else
-    return {{xsimd::select(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0]),
-             xsimd::select(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
+    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0]),
+             simd::choose<T>(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
 }
 
 /// Converts each lane as static_cast would; to bool, whether it is not zero.
@@ -23513,7 +25307,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 inline constexpr int max_operands = Fused::max_inputs + Fused::max_outputs;
 
-/// Elements between two roundings of a reduction to its total, and at most in one window over contiguous operands.
+/// Elements in one window over contiguous operands, at most.
 inline constexpr std::int64_t window_size = 4096;
 /// Elements in a window when an operand must be gathered or spread.
 inline constexpr std::int64_t staged_window_size = 256;
@@ -23601,13 +25395,13 @@ template <class T> inline void scatter(std::byte* to, const std::byte* from, std
 class WindowWalk {
  public:
   WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
-             std::uint64_t reads, std::uint64_t writes, int granularity)
+             std::uint64_t reads, std::uint64_t writes, int granularity, std::int64_t longest)
       : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
-        granularity_(granularity) {}
+        granularity_(granularity), longest_(longest) {}
 
   /// Opens the window at `begin`, at most up to `end`. A rest smaller than the granularity is a window of its own.
   void open(Window& window, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t limit = rows_.contiguous ? window_size : staged_window_size;
+    const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
     const std::int64_t left = end - begin, whole = left - left % granularity_;
     window.begin = begin;
     window.size = whole == 0 ? left : whole < limit ? whole : limit;
@@ -23668,6 +25462,7 @@ class WindowWalk {
   std::byte* buffer_;
   std::uint64_t reads_, writes_;
   int granularity_;
+  std::int64_t longest_;  // window over contiguous operands
 };
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -23997,6 +25792,13 @@ TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More..
 template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
   return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
 }
+/// -x: of floats, the sign bit flipped, also of zeros and NaN. xsimd 8.1 subtracts from 0 in some instruction sets.
+template <class T> TESSERA_INLINE xsimd::batch<T> negative(const xsimd::batch<T>& x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return to_batch<T>(-to_native<T>(x));
+  else
+    return xsimd::batch<T>(T(0)) - x;
+}
 template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
   return x & xsimd::batch<T>(T(-0.0));
 }
@@ -24197,7 +25999,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x)
 }
 
 /// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
-/// rounded as a division would be (but -0 may come out as 0).
+/// rounded as a division would be.
 template <class T>
 TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
 #if defined(__FMA__)
@@ -24210,8 +26012,8 @@ TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, con
   const Batch divisor = d * factor, inverse = Batch(T(1)) / divisor;
   const Batch dividend = x * factor, near = dividend * inverse;
   const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
-  // The remainder of what is infinite is NaN.
-  return xsimd::select(result == result, result, near);
+  // The remainder of what is infinite is NaN, and that of -0 is 0.
+  return xsimd::select(result == result, result, near) | sign_bit<T>(near);
 #else
   return x / d;
 #endif
@@ -24313,7 +26115,7 @@ template <class T> TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>
           const auto whole = xsimd::trunc(b) == b, odd = whole & ~(xsimd::trunc(half) == half);
           const auto below = simd::bits_of<float>(a) < xsimd::batch<std::int32_t>(0);
           const auto signed_base = simd::part_mask<float, 0>(simd::to_mask<std::int32_t>(below));
-          const Batch with_sign = xsimd::select(odd & signed_base, -unit, unit);
+          const Batch with_sign = xsimd::select(odd & signed_base, simd::negative<float>(unit), unit);
           const auto undefined = (a < zero) & ~whole & (base < Batch(std::numeric_limits<float>::infinity()));
           return Batch(xsimd::select(undefined, Batch(std::numeric_limits<float>::quiet_NaN()), with_sign));
         },
@@ -24350,7 +26152,7 @@ template <class T> TESSERA_INLINE Lanes<T> abs(const Lanes<T>& x) {
         if constexpr (std::is_floating_point_v<T>)
           return simd::magnitude<T>(a);
         else
-          return xsimd::batch<T>(xsimd::select(a < xsimd::batch<T>(T(0)), -a, a));
+          return simd::choose<T>(a < xsimd::batch<T>(T(0)), simd::negative<T>(a), a);
       },
       x);
 }
@@ -24360,8 +26162,8 @@ template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
   return simd::each_part(
       [](const auto& a) TESSERA_INLINE_LAMBDA {
         using Batch = xsimd::batch<T>;
-        const Batch zero(T(0)), below = xsimd::select(a < zero, Batch(T(-1)), a);
-        return Batch(xsimd::select(a > zero, Batch(T(1)), below));
+        const Batch zero(T(0)), below = simd::choose<T>(a < zero, Batch(T(-1)), a);
+        return simd::choose<T>(a > zero, Batch(T(1)), below);
       },
       x);
 }
@@ -24375,46 +26177,6 @@ TESSERA_KERNEL_CODE_END
 
 #ifndef TESSERA_KERNELS_LANE_OPS_HPP
 #define TESSERA_KERNELS_LANE_OPS_HPP
-
-namespace tessera::kernels {
-
-namespace detail {
-template <DType> struct ElementOf {
-  using type = void;
-};
-template <> struct ElementOf<DType::f32> {
-  using type = float;
-};
-template <> struct ElementOf<DType::f64> {
-  using type = double;
-};
-template <> struct ElementOf<DType::bf16> {
-  using type = bf16;
-};
-template <> struct ElementOf<DType::i8> {
-  using type = std::int8_t;
-};
-template <> struct ElementOf<DType::i16> {
-  using type = std::int16_t;
-};
-template <> struct ElementOf<DType::i32> {
-  using type = std::int32_t;
-};
-template <> struct ElementOf<DType::i64> {
-  using type = std::int64_t;
-};
-template <> struct ElementOf<DType::u8> {
-  using type = std::uint8_t;
-};
-template <> struct ElementOf<DType::bool_> {
-  using type = bool;
-};
-}  // namespace detail
-
-/// The C++ type of one element in memory; void for f16.
-template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
-
-}  // namespace tessera::kernels
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -24439,7 +26201,7 @@ template <class T> constexpr T whole_power(T base, T exponent) {
 /// Elementwise operation O on lanes of T, except select, cast and comparisons of masks, which have their own forms.
 template <Op O, class T> TESSERA_INLINE auto apply(const Lanes<T>& x) {
   if constexpr (O == Op::neg)
-    return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::batch<T>(-a); }, x);
+    return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
   else if constexpr (O == Op::abs)
     return abs(x);
   else if constexpr (O == Op::exp)
@@ -24828,11 +26590,21 @@ template <const auto& Table, int I> struct Program {
   static constexpr FusedSchedule schedule = make_schedule(fused);
   static constexpr int inputs = fused.input_count, operands = fused.input_count + fused.store_count;
 
-  static constexpr int unroll(int pass) {
+  static constexpr bool reduces(int pass) {
     bool reduces = false;
     for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
-    return !reduces || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4;
+    return reduces;
   }
+  /// Whether lanes hold sums from row to row.
+  static constexpr bool carries(int pass) {
+    bool carries = false;
+    for (int i = 0; i < schedule.exits[pass].size; ++i) {
+      const Exit& exit = schedule.exits[pass].items[i];
+      carries |= exit.reduces && exit.to >= fused.instr_count;
+    }
+    return carries;
+  }
+  static constexpr int unroll(int pass) { return !reduces(pass) || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4; }
   static constexpr int cost(int pass) {
     int cost = 0;
     for (int i = 0; i < schedule.element[pass].size; ++i) {
@@ -24897,7 +26669,7 @@ template <class P> struct FusedRun {
     File shared;        ///< uniform and row level
     File sums[unroll];  ///< lanes of reductions and of accumulations along the row
     Total totals[P::file_size];
-    std::int64_t pending = 0;  ///< elements accumulated in lanes since they were added to the totals
+    std::int64_t pending[phases]{};  ///< by pass: terms added to one lane since its lanes were added to the totals
   };
 
   template <int Pass, std::size_t... K>
@@ -25001,6 +26773,12 @@ template <class P> struct FusedRun {
     clear_total<O, Type>(values.totals[exit.to]);
   }
 
+  /// No lane takes more terms in a window than a run has.
+  template <int Pass> static constexpr std::int64_t longest_window() {
+    const std::int64_t run = sum_run * width * P::unroll(Pass);
+    return P::reduces(Pass) && run < window_size ? run : window_size;
+  }
+
   template <int Pass> TESSERA_INLINE void run_pass(Values& values) {
     constexpr const Exits& list = schedule.exits[Pass];
     constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
@@ -25020,19 +26798,25 @@ template <class P> struct FusedRun {
         }
       }
     });
+    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
     const auto collect = [&]() TESSERA_INLINE_LAMBDA {
       each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
         constexpr Exit exit = list[k];
         if constexpr (exit.reduces)
           add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
       });
-      values.pending = 0;
+      values.pending[Pass] = 0;
     };
     const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
-                             schedule.writes[Pass], width * count);
+                             schedule.writes[Pass], width * count, longest_window<Pass>());
     Window window;
     for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
       windows.open(window, begin, call.inner_end);
+      if constexpr (P::reduces(Pass)) {
+        const std::int64_t terms = window.padded / (width * count);
+        if (values.pending[Pass] + terms > sum_run) collect();
+        values.pending[Pass] += terms;
+      }
       File saved[count];
       const bool partial = window.size != window.padded;
       if (partial)
@@ -25055,8 +26839,6 @@ template <class P> struct FusedRun {
             }
         });
       windows.close(window);
-      values.pending += window.size;
-      if (values.pending >= window_size) collect();
     }
     each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
@@ -25202,7 +26984,7 @@ struct ValueLayout {
 /// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
 struct Frame {
   std::vector<char*> pointers;
-  Growable<double> numbers;  ///< by node
+  Growable<HostNumber> numbers;  ///< by node
   char* arena = nullptr;
   char* scratch = nullptr;  ///< of the running step alone
   Frame* frames = nullptr;  ///< of all graphs of the program
@@ -25261,7 +27043,7 @@ class FrameLayout {
 
   void add(const GraphView& graph, const PlanValue& value) {
     ValueLayout layout;
-    layout.grid = ShardGrid(mesh_, value.sharding);
+    layout.grid = stored_grid(mesh_, value.sharding);
     layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
     layout.element = static_cast<std::int64_t>(size_of(value.dtype));
     layout.first = pointers_;
@@ -25306,13 +27088,14 @@ class FrameLayout {
     std::int64_t offset = 0;
     if (node.op == Op::slice) {
       const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start =
-          static_cast<std::int64_t>(plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))]);
+      const auto start = plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))].integer();
       offset = start * from[dim] * layout.element;
     }
     (void)box;
     if (node.op == Op::windows) {
-      const auto number = [&](int i) { return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))]; };
+      const auto number = [&](int i) {
+        return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))].integer();
+      };
       layout.strides.push_back(rows::window_strides(node, from, number));
       layout.offsets.push_back(0);
       return;
@@ -25395,7 +27178,7 @@ class WorkGrid {
       for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
     Sharding all;
     all.unreduced = axes;
-    grid_ = ShardGrid(layout.mesh(), all);
+    grid_ = stored_grid(layout.mesh(), all);
     axes_ = axes;
   }
   int count() const { return grid_.count(); }
@@ -25415,9 +27198,9 @@ class WorkGrid {
 };
 
 /// Writes a host scalar as a tensor of rank 0.
-inline void write_number(DType dtype, void* to, double number) {
+inline void write_number(DType dtype, void* to, const HostNumber& number) {
   dispatch(
-      dtype, [&]<class T>() { *static_cast<T*>(to) = static_cast<T>(number); }, [] {});
+      dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
 }
 
 /// What is done to each box of a value while it is still in the cache of who made it.
@@ -25442,8 +27225,10 @@ class PreparedStep {
   /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
   /// one, and is the only reader of it. False: it has to follow.
   virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
-  /// Bytes of scratch that a run needs.
+  /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
+  /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
+  virtual std::int64_t table_bytes() const { return 0; }
 };
 
 /// What a step is made from.
@@ -25463,7 +27248,7 @@ struct StepContext {
 #ifndef TESSERA_RUNTIME_FUSED_PLACES_HPP
 #define TESSERA_RUNTIME_FUSED_PLACES_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
 /// that tiles accumulate each on its own.
@@ -25478,7 +27263,10 @@ struct FusedPlaces {
     std::int64_t row_values = 0;                         // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
     int first_tile = 0, tiles = 0;
-    bool idle = false;  ///< nothing is made here
+    std::int64_t run_rows = 0;    // rows after which sums in f32 move to sums in f64; 0: none have as many terms
+    std::int64_t long_sums = 0;   // elements of the latter
+    int first_sum = 0, sums = 0;  ///< of its parts of accumulated results
+    bool idle = false;            ///< nothing is made here
   };
   struct Tile {
     int place;
@@ -25491,6 +27279,7 @@ struct FusedPlaces {
     int output;
     int place;
     std::int64_t elements, offset;
+    std::int64_t long_sum = -1;  ///< where it lies among the sums in f64; -1: it needs none
   };
 
   WorkGrid work;
@@ -25722,7 +27511,7 @@ struct FusedPlaces {
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
         if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
-        row_step = std::max(row_step, (place.rows + most - 1) / most);
+        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + most - 1) / most);
       }
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
@@ -25738,8 +27527,28 @@ struct FusedPlaces {
     scratch_bytes = bytes;
   }
 
+  /// A sum of more terms than a run has. A tile's only sum along rows stays in f64 anyway.
+  void add_long_sum(Place& place, Sum& sum) const {
+    if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
+    const FusedView& view = place.outputs[static_cast<std::size_t>(sum.output)];
+    std::int64_t rows = 1, terms = 1;  // the latter are added to each element by as many rows in a sequence
+    for (int d = place.call.outer_rank - 1; d >= 0; --d) {
+      const bool reduced = view.outer_stride[d] == 0;
+      const std::int64_t extent = place.call.outer_extent[d];
+      const std::int64_t taken = reduced ? std::min(extent, kernels::sum_run / terms) : extent;
+      rows *= taken;
+      if (reduced) terms *= taken;
+      if (taken < extent) break;
+    }
+    if (rows >= place.rows) return;
+    place.run_rows = place.run_rows == 0 ? rows : std::min(rows, place.run_rows);
+    sum.long_sum = place.long_sums;
+    place.long_sums += sum.elements;
+  }
+
   std::int64_t add_sums(int p, std::int64_t scratch) {
     Place& place = places[static_cast<std::size_t>(p)];
+    place.first_sum = static_cast<int>(sums.size());
     std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
@@ -25758,8 +27567,10 @@ struct FusedPlaces {
           elements *= place.call.outer_extent[d];
         }
       sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
+      if (fused_.stores[s].op == Op::sum && fused_.stores[s].dtype == DType::f32) add_long_sum(place, sums.back());
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
+    place.sums = static_cast<int>(sums.size()) - place.first_sum;
     for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
       tiles[static_cast<std::size_t>(t)].scratch = scratch;
       scratch += bytes;
@@ -25768,7 +27579,7 @@ struct FusedPlaces {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -25777,7 +27588,7 @@ struct FusedPlaces {
 #ifndef TESSERA_RUNTIME_FUSED_STEP_HPP
 #define TESSERA_RUNTIME_FUSED_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
 ///
@@ -25791,9 +27602,18 @@ class FusedStep final : public PreparedStep, public Epilogue {
         mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
     for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+    std::size_t terms = 0;
+    for (const Sum& sum : where_.sums)
+      terms += static_cast<std::size_t>(where_.places[static_cast<std::size_t>(sum.place)].tiles);
+    terms_.reserve(terms);
+    order_sums();
+    if (where_.split_phases) group_rows();
   }
 
   std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
+  }
 
   /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
   /// space's, which is stored where it is made.
@@ -25861,6 +27681,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
+  // Of combine() and combine_rows(), so that a run allocates nothing: a call that fails before it runs has changed
+  // nothing.
+  mutable std::vector<kernels::StridedSource> terms_;
+  mutable std::vector<double*> row_parts_;
+  std::vector<std::size_t> sum_order_;
+  std::vector<std::vector<int>> row_groups_;
 
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
@@ -25870,7 +27696,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
   static constexpr double zero = 0;
 
   void read_uniforms(const Frame& frame, double* to) const {
-    for (std::size_t k = 0; k < uniforms_.size(); ++k) to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])];
+    for (std::size_t k = 0; k < uniforms_.size(); ++k)
+      to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])].real();
   }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
     const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
@@ -25912,10 +27739,53 @@ class FusedStep final : public PreparedStep, public Epilogue {
       for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
-      kernel_(call);
+      if (place.run_rows != 0 && tile.row_end - tile.row_begin > place.run_rows)
+        run_by_runs(call, tile.place);
+      else
+        kernel_(call);
     };
     if (where_.tiles.size() == 1) return run_tile(0);
     parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
+  }
+
+  /// A tile by runs of rows, after each of which what was summed up in f32 moves to sums in f64.
+  void run_by_runs(FusedCall call, int place_index) const {
+    const Place& place = where_.places[static_cast<std::size_t>(place_index)];
+    const auto count = static_cast<std::size_t>(place.long_sums);
+    double* const sums = kernels::thread_scratch<kernels::Scratch::long_sums, double>(count);
+    std::fill_n(sums, count, 0.0);
+    const auto each_sum = [&](auto&& f) {
+      for (const Sum& sum : where_.sums)
+        if (sum.place == place_index && sum.long_sum >= 0)
+          f(sum, static_cast<float*>(call.outputs[sum.output].data), sums + sum.long_sum);
+    };
+    for (const std::int64_t end = call.row_end; call.row_begin < end; call.row_begin = call.row_end) {
+      call.row_end = std::min(call.row_begin + place.run_rows, end);
+      kernel_(call);
+      each_sum([&](const Sum& sum, float* own, double* long_sum) {
+        const auto [first, last] = summed_range(call, call.outputs[sum.output]);
+        for (std::int64_t i = first; i < last; ++i) long_sum[i] += static_cast<double>(own[i]);
+        std::fill(own + first, own + last, 0.f);
+      });
+    }
+    each_sum([&](const Sum& sum, float* own, const double* long_sum) {
+      for (std::int64_t i = 0; i < sum.elements; ++i)
+        own[i] = static_cast<float>(long_sum[i] + static_cast<double>(own[i]));
+    });
+  }
+  /// A range of a private result that holds all elements that the call's rows are added to.
+  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedView& view) {
+    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
+    for (int d = call.outer_rank - 1; d >= 0; --d) {
+      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      // Dims inside of one that the rows go along are gone through from end to end.
+      const bool whole = begin / extent != end / extent;
+      first += whole ? 0 : begin % extent * stride;
+      last += whole ? (extent - 1) * stride : end % extent * stride;
+      begin /= extent, end /= extent;
+    }
+    if (view.row_stride == 0) return {first, last + 1};
+    return {first + call.inner_begin, last + call.inner_end};
   }
 
   template <class T> static void fill(void* data, std::int64_t n, Op op) {
@@ -25934,39 +27804,62 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
-    for (const Sum& sum : where_.sums) {
-      if (sum.place != tile.place) continue;
+    const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
+    for (int s = place.first_sum; s < place.first_sum + place.sums; ++s) {
+      const Sum& sum = where_.sums[static_cast<std::size_t>(s)];
       char* own = frame.scratch + tile.scratch + sum.offset;
       outputs[sum.output].data = own;
       if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].op, own, sum.elements);
     }
   }
 
+  /// The parts of each result side by side, in the order of their places. Those over the layers of a stack belong
+  /// together: they are found by their pointer. -1: another place stores the result.
+  void order_sums() {
+    for (std::size_t s = 0; s < where_.sums.size(); ++s)
+      if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
+    std::stable_sort(sum_order_.begin(), sum_order_.end(), [&](std::size_t a, std::size_t b) {
+      const Sum &x = where_.sums[a], &y = where_.sums[b];
+      return x.output != y.output ? x.output < y.output : x.pointer < y.pointer;
+    });
+  }
+
   void combine(Frame& frame) const {
-    if (where_.sums.empty()) return;
-    // Sums of one output over the layers of a stack belong together: they are found by their pointer.
-    std::vector<kernels::StridedSource> sources;
-    std::vector<std::uint8_t> done(where_.sums.size(), 0);
-    for (std::size_t i = 0; i < where_.sums.size(); ++i) {
-      if (done[i] || where_.sums[i].pointer < 0) continue;  // -1: another place stores this result
-      const Sum& sum = where_.sums[i];
+    for (std::size_t i = 0; i < sum_order_.size();) {
+      const Sum& sum = where_.sums[sum_order_[i]];
       const Store& store = fused_.stores[sum.output];
-      sources.clear();
-      for (std::size_t j = i; j < where_.sums.size(); ++j) {
-        if (where_.sums[j].pointer != sum.pointer || where_.sums[j].output != sum.output) continue;
-        done[j] = 1;
-        const Place& place = where_.places[static_cast<std::size_t>(where_.sums[j].place)];
+      terms_.clear();
+      for (; i < sum_order_.size(); ++i) {
+        const Sum& part = where_.sums[sum_order_[i]];
+        if (part.pointer != sum.pointer || part.output != sum.output) break;
+        const Place& place = where_.places[static_cast<std::size_t>(part.place)];
         for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
-          sources.push_back(
-              {frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + where_.sums[j].offset, {1}});
+          terms_.push_back({frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + part.offset, {1}});
       }
       char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
       const Shape extent{sum.elements};
-      if (sources.empty())
+      if (terms_.empty())
         fill_identity(store.dtype, store.op, to, sum.elements);
       else
-        reduce_(store.dtype, store.op, to, {1}, sources, extent, false, false);
+        reduce_(store.dtype, store.op, to, {1}, terms_, extent, false, false);
     }
+  }
+
+  /// Which places hold the parts of the same rows.
+  void group_rows() {
+    std::vector<int> group_of(where_.places.size(), -1);
+    for (std::size_t w = 0; w < where_.places.size(); ++w) {
+      Coordinates first = where_.work.coordinates(static_cast<int>(w));
+      for (std::size_t axis = 0; axis < first.size(); ++axis)
+        if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
+      int& group = group_of[static_cast<std::size_t>(where_.work.index_of(first))];
+      if (group < 0) {
+        group = static_cast<int>(row_groups_.size());
+        row_groups_.emplace_back();
+      }
+      if (!where_.places[w].idle) row_groups_[static_cast<std::size_t>(group)].push_back(static_cast<int>(w));
+    }
+    row_parts_.reserve(where_.places.size());
   }
 
   /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
@@ -25978,33 +27871,19 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (fused_.instrs[i].phase != phase) continue;
       if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
         scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
-      for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
-        const Coordinates at = where_.work.coordinates(w);
-        if (!first_along_row(at)) continue;
-        combine_rows(frame, fused_.instrs[i].op, r, at, w);
-      }
+      for (const std::vector<int>& group : row_groups_)
+        if (!group.empty()) combine_rows(frame, fused_.instrs[i].op, r, group);
     }
-  }
-  bool first_along_row(const Coordinates& at) const {
-    for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((where_.row_axes >> axis & 1) != 0 && at[axis] != 0) return false;
-    return true;
   }
   double* row_values(Frame& frame, int place, int reduce) const {
     const Place& p = where_.places[static_cast<std::size_t>(place)];
     return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
   }
-  void combine_rows(Frame& frame, Op op, int reduce, const Coordinates& first, int first_place) const {
-    std::vector<double*> parts;
-    for (int w = 0; w < static_cast<int>(where_.places.size()); ++w) {
-      const Coordinates at = where_.work.coordinates(w);
-      bool same = true;
-      for (std::size_t axis = 0; axis < at.size(); ++axis)
-        same = same && ((where_.row_axes >> axis & 1) != 0 || at[axis] == first[axis]);
-      if (same && !where_.places[static_cast<std::size_t>(w)].idle) parts.push_back(row_values(frame, w, reduce));
-    }
-    if (parts.empty()) return;
-    const std::int64_t rows = where_.places[static_cast<std::size_t>(first_place)].rows;
+  void combine_rows(Frame& frame, Op op, int reduce, const std::vector<int>& group) const {
+    std::vector<double*>& parts = row_parts_;
+    parts.clear();
+    for (const int place : group) parts.push_back(row_values(frame, place, reduce));
+    const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
     for (std::int64_t row = 0; row < rows; ++row) {
       double total = parts[0][row];
       for (std::size_t k = 1; k < parts.size(); ++k) {
@@ -26019,7 +27898,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -26028,7 +27907,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 #ifndef TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
 #define TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// A product with an epilogue that makes a result of the program: sums go where the result will be, box by box, and no
 /// memory of their own is written. Where that memory is an argument's that the epilogue still reads, or the run is
@@ -26065,6 +27944,7 @@ class IntoResultStep final : public PreparedStep {
   }
 
   std::int64_t scratch_bytes() const override { return std::max(product_->scratch_bytes(), pass_->scratch_bytes()); }
+  std::int64_t table_bytes() const override { return product_->table_bytes() + pass_->table_bytes(); }
 
   void run(Frame& frame) const override {
     const ValueLayout &made = layout_[made_], &result = layout_[result_];
@@ -26087,7 +27967,7 @@ class IntoResultStep final : public PreparedStep {
   std::vector<std::int32_t> others_;  // what else the epilogue reads
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -26108,11 +27988,25 @@ class PreparedGraph {
   const FrameLayout& layout() const { return layout_; }
   /// `ran`: the steps of the plan that it carries out.
   void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
-    scratch_ = std::max(scratch_, step->scratch_bytes());
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
   }
-  std::int64_t scratch_bytes() const { return scratch_; }
+  /// Of the step that needs most, bodies of repeats included.
+  std::int64_t scratch_bytes() const {
+    std::int64_t most = 0;
+    for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
+    return most;
+  }
+  /// About what it takes itself.
+  std::int64_t bytes() const {
+    std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
+    const GraphPlan& plan = layout_.plan();
+    for (std::size_t v = 0; v < plan.values.size(); ++v)
+      sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
+    sum += step_bytes * static_cast<std::int64_t>(plan.steps.size());
+    for (const auto& step : steps_) sum += step->table_bytes();
+    return sum;
+  }
   void run_steps(Frame& frame) const {
     if (frame.observer != nullptr) return run_observed(frame);
     for (const auto& step : steps_) step->run(frame);
@@ -26123,7 +28017,11 @@ class PreparedGraph {
   FrameLayout layout_;
   std::vector<std::unique_ptr<PreparedStep>> steps_;
   std::vector<RanSteps> ran_;
-  std::int64_t scratch_ = 0;
+
+  // Of a value, a shard of it and a step, with the small blocks that they own.
+  static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
+  static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
+  static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;
 
   void run_observed(Frame& frame) const {
     frame.observer->entered(layout_, frame);
@@ -26143,7 +28041,7 @@ class PreparedGraph {
 #ifndef TESSERA_RUNTIME_RESHARD_STEP_HPP
 #define TESSERA_RUNTIME_RESHARD_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Redistributes one value: every collective of a plan, in one pass over the source.
 class ReshardStep final : public PreparedStep {
@@ -26169,6 +28067,9 @@ class ReshardStep final : public PreparedStep {
     Sharding dims = source;
     dims.unreduced = 0;
     const ShardGrid dims_grid(layout.mesh(), dims);
+    std::vector<std::vector<int>> targets(static_cast<std::size_t>(kept_grid.count()));
+    for (int s = 0; s < to_.grid.count(); ++s)
+      targets[static_cast<std::size_t>(kept_grid.index_of(to_.grid.coordinates(s)))].push_back(s);
     std::vector<int> destinations, sources, held;
     for (int k = 0; k < kept_grid.count(); ++k) {
       const Coordinates kept_at = kept_grid.coordinates(k);
@@ -26181,8 +28082,7 @@ class ReshardStep final : public PreparedStep {
       for (int l = 0; l < from_.layers; ++l) {
         destinations.clear();
         sources.clear();
-        for (int s = 0; s < to_.grid.count(); ++s)
-          if (agree(to_.grid.coordinates(s), kept_at, kept.unreduced)) destinations.push_back(l * to_.grid.count() + s);
+        for (const int s : targets[static_cast<std::size_t>(k)]) destinations.push_back(l * to_.grid.count() + s);
         for (int s = 0; s < dims_grid.count(); ++s)
           for (const int p : held) {
             Coordinates at = dims_grid.coordinates(s);
@@ -26197,6 +28097,8 @@ class ReshardStep final : public PreparedStep {
       }
     }
   }
+
+  std::int64_t table_bytes() const override { return plan_.table_bytes(); }
 
   void run(Frame& frame) const override {
     if (CommunicationScope* scope = CommunicationScope::innermost()) {
@@ -26216,14 +28118,69 @@ class ReshardStep final : public PreparedStep {
   const Mesh& mesh_;
   const PlanStep& step_;
 
-  static bool agree(const Coordinates& a, const Coordinates& b, std::uint16_t axes) {
-    for (std::size_t axis = 0; axis < a.size(); ++axis)
-      if ((axes >> axis & 1) != 0 && a[axis] != b[axis]) return false;
-    return true;
-  }
   static void overlay(Coordinates& to, const Coordinates& from, std::uint16_t axes) {
     for (std::size_t axis = 0; axis < to.size(); ++axis)
       if ((axes >> axis & 1) != 0) to[axis] = from[axis];
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/run_memory.hpp
+
+#ifndef TESSERA_RUNTIME_RUN_MEMORY_HPP
+#define TESSERA_RUNTIME_RUN_MEMORY_HPP
+
+namespace tessera::runtime {
+
+/// The memory in which a program has its intermediates while it runs. All programs share one block, as large as the
+/// largest of them needed; a program that runs while another has it takes a block of its own from the pool.
+class RunMemory {
+ public:
+  explicit RunMemory(std::int64_t bytes) {
+    if (bytes == 0) return;
+    block_ = kept().exchange(nullptr, std::memory_order_acq_rel);
+    if (block_ != nullptr && block_->bytes() < bytes) destroy(std::exchange(block_, nullptr));
+    if (block_ == nullptr) {
+      BufferPtr made = Buffer::allocate(SizeClass::bytes(size_class(bytes)));
+      block_ = made.give_up();
+    }
+  }
+  RunMemory(const RunMemory&) = delete;
+  RunMemory& operator=(const RunMemory&) = delete;
+  ~RunMemory() {
+    if (block_ == nullptr) return;
+    Buffer* other = kept().exchange(nullptr, std::memory_order_acq_rel);
+    if (other != nullptr && other->bytes() > block_->bytes()) std::swap(other, block_);
+    destroy(other);
+    destroy(kept().exchange(block_, std::memory_order_acq_rel));
+  }
+
+  /// Never null, though there is nothing to write where no bytes were wanted.
+  char* data() const noexcept { return block_ == nullptr ? nothing : block_->as<char>(); }
+
+  /// Gives the block that waits for the next program back to the pool.
+  static void release() noexcept { destroy(kept().exchange(nullptr, std::memory_order_acq_rel)); }
+
+ private:
+  alignas(block_alignment) static inline char nothing[block_alignment];
+
+  Buffer* block_ = nullptr;
+
+  static std::atomic<Buffer*>& kept() noexcept {
+    static constinit std::atomic<Buffer*> block{nullptr};
+    return block;
+  }
+  static void destroy(Buffer* block) noexcept {
+    if (block != nullptr) block->release();
+  }
+  // What is too large for any class is left to Buffer, which says so.
+  static int size_class(std::int64_t bytes) {
+    if (bytes < 0 || bytes > SizeClass::largest)
+      fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
+    return SizeClass::of(bytes);
   }
 };
 
@@ -26319,14 +28276,14 @@ struct CompiledProgram {
 /// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
 struct Leaf {
   std::vector<StoragePtr> layers;  ///< one of a plain tensor
-  double number = 0;
+  HostNumber number{};
   bool is_number = false;
   bool stacked = false;
 };
 
 namespace runtime {
 
-/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times.
+/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times, once at a time.
 class Executable {
  public:
   Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
@@ -26334,18 +28291,14 @@ class Executable {
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
                                                         plan_.graphs[static_cast<std::size_t>(g)], plan_.mesh));
-    std::int64_t scratch = 0;
-    for (int g = 0; g < count; ++g) {
-      prepare(g);
-      scratch = std::max(scratch, graphs_[static_cast<std::size_t>(g)]->scratch_bytes());
-    }
+    for (int g = 0; g < count; ++g) prepare(g);
     frames_.resize(static_cast<std::size_t>(count));
     for (int g = 0; g < count; ++g) host_.push_back(host_scalars(compiled.program.graphs[g]));
     for (int g = 0; g < count; ++g)
       frames_[static_cast<std::size_t>(g)].pointers.resize(
           static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
-    arena_bytes_ = plan_.main().arena_bytes;
-    scratch_bytes_ = scratch;
+    for (const auto& graph : graphs_) scratch_bytes_ = std::max(scratch_bytes_, graph->scratch_bytes());
+    arena_bytes_ = (plan_.main().arena_bytes + block_alignment - 1) / block_alignment * block_alignment;
     find_donors();
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
@@ -26356,24 +28309,49 @@ class Executable {
 
   const Plan& plan() const { return plan_; }
   const CompiledProgram& compiled() const { return compiled_; }
+  /// What it runs in.
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
+  /// About what the plan and all that was prepared for it take.
+  std::int64_t bytes() const {
+    std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
+    for (const auto& graph : graphs_) sum += graph->bytes();
+    return sum;
+  }
+  /// Layers of result k; 0 where it is no tensor of a Stack.
+  std::size_t result_layers(std::size_t k) const {
+    const int v = k < plan_.main().outputs.size() ? plan_.main().outputs[k] : -1;
+    return v < 0 || !value(v).stacked ? 0 : static_cast<std::size_t>(value(v).shape[0]);
+  }
+  /// Result k where it is a number that was known when the program was planned, as Dims are.
+  double result_number(std::size_t k) const {
+    const int node = compiled_.program.main().outputs[k];
+    return plan_.main().outputs[k] < 0 ? plan_.main().numbers[static_cast<std::size_t>(node)] : 0;
+  }
+  /// Whether the last run began to write a result over an argument that was given up: if it threw, what is there is
+  /// neither the argument nor the result.
+  bool overwrote() const { return overwrote_; }
+  void begin_call() { overwrote_ = false; }
 
   /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
   std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
+    begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
-    const std::lock_guard lock(mutex_);
-    Frame& frame = ready_frame();
+    Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) {
-      std::vector<double> given(arguments.size());
+      std::vector<HostNumber> given(arguments.size());
       for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
       set_numbers(given.data());
     }
     for (const BoundArgument& bound : bound_arguments_)
       point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
     std::vector<Leaf> results(plan_.main().outputs.size());
-    for (std::size_t k = 0; k < results.size(); ++k) bind_result(results[k], static_cast<int>(k), arguments, frame);
+    bool overwrites = false;
+    for (std::size_t k = 0; k < results.size(); ++k)
+      overwrites = bind_result(results[k], static_cast<int>(k), arguments, frame) || overwrites;
+    const RunMemory memory(arena_bytes());
     frame.observer = observer;
-    run_steps(frame);
+    overwrote_ = overwrites;
+    run_steps(frame, memory);
     for (std::size_t k = 0; k < results.size(); ++k) finish_result(results[k], static_cast<int>(k), frame);
     return results;
   }
@@ -26381,17 +28359,17 @@ class Executable {
   /// Whether no argument has layers, and the one result is a tensor that a step makes.
   bool is_plain() const { return plain_; }
   /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
-  StoragePtr run_plain(TensorStorage* const* tensors, const double* numbers) {
+  StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
-    const std::lock_guard lock(mutex_);
-    Frame& frame = ready_frame();
+    Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) set_numbers(numbers);
     for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
     StoragePtr result(new TensorStorage(results_[0]));
     const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
     point(frame, {0, 0, own.first, own.grid.count()}, *result);
+    const RunMemory memory(arena_bytes());
     frame.observer = nullptr;
-    run_steps(frame);
+    run_steps(frame, memory);
     return result;
   }
 
@@ -26413,27 +28391,20 @@ class Executable {
   bool numbers_known_ = false;
   bool has_views_ = false;
   bool plain_ = false;
+  bool overwrote_ = false;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
-  BufferPtr arena_, scratch_;
-  std::mutex mutex_;
 
-  /// The frame of the main graph, with its intermediates in place.
-  Frame& ready_frame() {
-    Frame& frame = frames_[0];
-    if (arena_) return frame;
-    scratch_ = Buffer::allocate(scratch_bytes_);
-    arena_ = Buffer::allocate(arena_bytes_ + block_alignment);
-    frame.arena = arena_->as<char>();
-    frame.scratch = scratch_->as<char>();
-    frame.frames = frames_.data();
-    graphs_[0]->layout().place_intermediates(frame);
-    return frame;
-  }
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
     for (int s = 0; s < at.shards; ++s)
       frame.pointers[static_cast<std::size_t>(at.first + s)] = static_cast<char*>(storage.data(s));
   }
-  void run_steps(Frame& frame) {
+  void run_steps(Frame& frame, const RunMemory& memory) {
+    if (frame.arena != memory.data()) {
+      frame.arena = memory.data();
+      frame.scratch = frame.arena + arena_bytes_;
+      frame.frames = frames_.data();
+      graphs_[0]->layout().place_intermediates(frame);
+    }
     if (has_views_) graphs_[0]->layout().place_views(frame);
     graphs_[0]->run_steps(frame);
   }
@@ -26463,6 +28434,10 @@ class Executable {
           sharding.priority[d] = sharding.priority[d + 1];
         }
         --sharding.rank;
+      } else if (const Node& node = compiled_.program.main()[compiled_.program.main().outputs[k]];
+                 node.op == Op::constraint && node.labels[2] == 0) {
+        const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.mesh, node.rank);
+        if (canonical(written, plan_.mesh) == sharding) sharding = written;
       }
       results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
     }
@@ -26666,7 +28641,7 @@ class Executable {
     return false;
   }
 
-  void set_numbers(const double* given) {
+  void set_numbers(const HostNumber* given) {
     for (std::size_t g = 0; g < frames_.size(); ++g) {
       if (!numbers_known_) frames_[g].numbers = plan_.graphs[g].numbers;
       evaluate_numbers(compiled_.program.graphs[g], host_[g], plan_.graphs[g].shapes, given, frames_[g].numbers);
@@ -26676,39 +28651,42 @@ class Executable {
 
   const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
 
-  void bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
+  /// Whether a step will write it over an argument.
+  bool bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
     const GraphView& graph = compiled_.program.main();
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
     if (v < 0) {
       const int node = graph.outputs[k];
       result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
       result.number = frame.numbers[static_cast<std::size_t>(node)];
-      if (result.is_number) return;
+      if (result.is_number) return false;
       StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
       write_number(graph[node].dtype, made->data(0), result.number);
       result.layers.push_back(std::move(made));
-      return;
+      return false;
     }
     const PlanValue& own = value(v);
     result.stacked = own.stacked;
     if (own.role == ValueRole::argument) {
       result.layers = arguments[static_cast<std::size_t>(graph[own.node].index())].layers;
-      return;
+      return false;
     }
     const ValueLayout& layout = graphs_[0]->layout()[v];
     const int donor = donors_[static_cast<std::size_t>(k)];
+    bool overwrites = false;
+    result.layers.reserve(static_cast<std::size_t>(layout.layers));
     for (int l = 0; l < layout.layers; ++l) {
       const StoragePtr* given =
           donor < 0 ? nullptr : &arguments[static_cast<std::size_t>(donor)].layers[static_cast<std::size_t>(l)];
-      if (given != nullptr && (*given)->unique())
-        result.layers.push_back(*given);
-      else
-        result.layers.emplace_back(new TensorStorage(results_[static_cast<std::size_t>(k)]));
+      const bool over = given != nullptr && (*given)->unique();
+      result.layers.push_back(over ? *given : StoragePtr(new TensorStorage(results_[static_cast<std::size_t>(k)])));
+      overwrites = overwrites || over;
       if (own.role != ValueRole::output) continue;
       for (int s = 0; s < layout.grid.count(); ++s)
         frame.pointers[static_cast<std::size_t>(layout.first + l * layout.grid.count() + s)] =
             static_cast<char*>(result.layers.back()->data(s));
     }
+    return overwrites;
   }
 
   /// Copies what no step wrote straight into its result: views, and values that are results twice.
@@ -27714,7 +29692,7 @@ TESSERA_KERNEL_CODE_END
 #ifndef TESSERA_RUNTIME_ATTENTION_STEP_HPP
 #define TESSERA_RUNTIME_ATTENTION_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Attention or its gradients over all their shards. Forward, an item is a tile of queries of one head; backward, it is
 /// a head, or a range of its keys where heads are few. What ranges of keys add to the gradient of queries is collected
@@ -27735,6 +29713,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
 
   std::int64_t scratch_bytes() const override { return scratch_; }
+  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
 
   void run(Frame& frame) const override {
     dispatch<Types>(
@@ -27853,7 +29832,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   kernels::AttentionShape shape_of(const Frame& frame, const Place& place) const {
     kernels::AttentionShape shape = place.shape;
-    shape.scale = frame.numbers[static_cast<std::size_t>(scale_)];
+    shape.scale = frame.numbers[static_cast<std::size_t>(scale_)].real();
     return shape;
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
@@ -27912,7 +29891,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -28124,6 +30103,26 @@ template <class T> void contraction_zero(const ContractionDims& dims, T* out) {
   strided_fill_zero(out, strides, extents, sizeof(T));
 }
 
+/// Each row of out gets `terms` rows of products, by runs.
+inline void add_long_rows(ContractionDim inner, DimCounter& position, std::int64_t rows, std::int64_t terms,
+                          const float* a, const float* b, float* out, float alpha) {
+  const std::int64_t step = inner.out, count = step == 0 ? 1 : inner.extent;
+  if (step != 0) inner.out = 1;
+  double* const sums = thread_scratch<Scratch::long_sums, double>(static_cast<std::size_t>(2 * count));
+  float* const run = reinterpret_cast<float*>(sums + count);
+  for (; rows > 0; --rows) {
+    float* const to = out + position.out;
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = static_cast<double>(to[i * step]);
+    for (std::int64_t left = terms; left > 0; left -= sum_run) {
+      std::fill_n(run, count, 0.f);
+      for (std::int64_t t = std::min(left, sum_run); t > 0; --t, position.next())
+        contraction_row<true>(inner, a + position.a, b + position.b, run, alpha);
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(run[i]);
+    }
+    for (std::int64_t i = 0; i < count; ++i) to[i * step] = static_cast<float>(sums[i]);
+  }
+}
+
 /// A contraction by plain loops: the innermost along the dim that is contiguous in most tensors, sums just outside it,
 /// where the row of out they add to stays in cache. With sums among `dims`, `accumulate` holds.
 template <class T>
@@ -28146,9 +30145,14 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
     std::stable_sort(dims.begin(), dims.end(),
                      [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
   }
-  std::int64_t rows = 1;
-  for (const ContractionDim& dim : dims) rows *= dim.extent;
+  std::int64_t rows = 1, terms = 1;  // the latter are added to one row, one after another
+  for (const ContractionDim& dim : dims) {
+    rows *= dim.extent;
+    if (dim.out_dim < 0) terms *= dim.extent;
+  }
   DimCounter position(dims, 0);
+  if constexpr (std::is_same_v<T, float>)
+    if (terms > sum_run) return add_long_rows(inner, position, rows / terms, terms, a, b, out, alpha);
   for (std::int64_t i = 0; i < rows; ++i, position.next()) {
     if (accumulate) {
       contraction_row<true>(inner, a + position.a, b + position.b, out + position.out, alpha);
@@ -28177,6 +30181,7 @@ struct ContractionShape {
   Labels a, b, out;
   InlineVector<std::int64_t, 3 * max_rank> extents;  ///< of every label
   Strides a_strides, b_strides, out_strides;         ///< of every dim, in elements
+  friend bool operator==(const ContractionShape&, const ContractionShape&) = default;
 };
 
 struct ContractionOptions {
@@ -28263,6 +30268,17 @@ class ContractionPlan {
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
   void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
+  /// Steps of k in a block, and blocks of the sum of each element, which are added to it one after another.
+  template <class T> std::int64_t block_depth() const {
+    return std::max<std::int64_t>(detail::equal_parts(k_.extent, detail::most_depth<T>, 4), 4);
+  }
+  template <class T> std::int64_t sum_blocks() const {
+    return depth_ / k_.extent * ((k_.extent + block_depth<T>() - 1) / block_depth<T>());
+  }
+  template <class T> bool has_long_sums() const { return std::is_same_v<T, float> && sum_blocks<T>() > product_run; }
+  template <class T>
+  void multiply_range(std::int64_t first, std::int64_t count, Gemm<T> part, const T* a, const T* b, const T* packed,
+                      std::int64_t item) const;
   template <class T>
   void run_loops(const Item& item, const T* a, const T* b, product_t<T>* out, bool accumulate,
                  product_t<T> alpha) const;
@@ -28279,6 +30295,38 @@ class ContractionPlan {
 };
 
 namespace detail {
+
+/// C (+)= the sum of `count` products, in runs of runs: so that the error does not grow with their number.
+/// `multiply(first, count, to)` makes a range of them, which it adds up in `to`. C is overwritten by no more than that.
+template <class T, class Multiply> void add_products(const Gemm<T>& g, std::int64_t count, const Multiply& multiply) {
+  const auto size = static_cast<std::size_t>(g.m * g.n);
+  std::size_t levels = 0;
+  for (std::int64_t run = product_run; run < count; run *= product_run) ++levels;
+  T* const room = thread_scratch<Scratch::partial_products, T>(levels * size);
+  const auto add = [&](auto&& self, std::int64_t first, std::int64_t end, std::size_t level,
+                       const Gemm<T>& to) -> void {
+    if (level == 0) return multiply(first, end - first, to);
+    std::int64_t step = product_run;
+    for (std::size_t l = 1; l < level; ++l) step *= product_run;
+    Gemm<T> part = to;
+    part.c = room + (level - 1) * size;
+    part.c_row = to.c_col == 1 ? to.n : 1;
+    part.c_col = to.c_col == 1 ? 1 : to.m;
+    part.accumulate = false;
+    bool accumulate = to.accumulate;
+    for (; first < end; first += step) {
+      self(self, first, std::min(first + step, end), level - 1, part);
+      for (std::int64_t i = 0; i < to.m; ++i)
+        for (std::int64_t j = 0; j < to.n; ++j) {
+          T& sum = to.c[i * to.c_row + j * to.c_col];
+          const T term = part.c[i * part.c_row + j * part.c_col];
+          sum = accumulate ? sum + term : term;
+        }
+      accumulate = true;
+    }
+  };
+  add(add, 0, count, levels, g);
+}
 
 /// The labels of a contraction in one class, before any becomes part of the matrix product.
 struct ContractionClass {
@@ -28565,9 +30613,20 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       then(0, g.m);
     }
   };
+  const bool long_sums = has_long_sums<T>() && !rounded;
   for (; rows.loop < ranges.loop.begin + ranges.loop.count; ++rows.loop, position.next()) {
     g.c = rounded ? nullptr : out + position.out;
     g.accumulate = accumulate;
+    if (long_sums) {
+      if constexpr (std::is_same_v<T, float>) {
+        const auto multiply_blocks = [&](std::int64_t first, std::int64_t count, const Gemm<T>& part) {
+          multiply_range(first, count, part, a + position.a, b + position.b, packed, item);
+        };
+        detail::add_products(g, sum_blocks<T>(), multiply_blocks);
+        if (finished.call) tell_rows(0, g.m);
+      }
+      continue;
+    }
     detail::DimCounter sum(k_loops_, 0);
     for (std::int64_t s = depth_ / k_.extent; s > 0; --s, sum.next()) {
       g.a = a + position.a + sum.a;
@@ -28575,6 +30634,31 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       multiply(s == 1 && finished.call ? tell_rows : FinishedRows{});
       g.accumulate = true;
     }
+  }
+}
+
+/// The blocks [first, first + count) of the sum, added to `part`'s C one after another.
+template <class T>
+void ContractionPlan::multiply_range(std::int64_t first, std::int64_t count, Gemm<T> part, const T* a, const T* b,
+                                     const T* packed, std::int64_t item) const {
+  const std::int64_t depth = block_depth<T>(), each = (k_.extent + depth - 1) / depth;  // blocks of k
+  while (count > 0) {
+    const std::int64_t begin = first % each, taken = std::min(count, each - begin);
+    const detail::DimCounter sum(k_loops_, first / each);
+    part.k = std::min(taken * depth, k_.extent - begin * depth);
+    part.a = a + sum.a + begin * depth * part.a_col;
+    part.b = b + sum.b + begin * depth * part.b_row;
+    if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
+      const std::int64_t col_block = item / row_.blocks() % col_.blocks();
+      PackedLayout layout = packed_layout_of<T>(col_block);
+      const T* const panels = packed + col_block * packed_room<T>(packed_layout_of<T>(0)) + layout.offset(begin, 0);
+      layout.rows = part.k;
+      packed_gemm(part, layout, panels);
+    } else {
+      provided_gemm(part, {});
+    }
+    part.accumulate = true;
+    first += taken, count -= taken;
   }
 }
 
@@ -28612,7 +30696,7 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 #ifndef TESSERA_RUNTIME_CONTRACTION_STEP_HPP
 #define TESSERA_RUNTIME_CONTRACTION_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
 /// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
@@ -28642,7 +30726,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       if (!works_at(w)) continue;
       const Coordinates at = work.coordinates(w);
       Place place;
-      kernels::ContractionShape& shape = place.shape;
+      kernels::ContractionShape shape;
       std::int8_t dense[32];
       for (auto& d : dense) d = -1;
       auto add = [&](int value, const std::int8_t* own, kernels::ContractionShape::Labels& to,
@@ -28675,7 +30759,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                 layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].begin[d] ==
             1)
           shape.a_strides[d] = 0;
-      place.out_strides = shape.out_strides;
+      place.shape = shared(shape);
       if (addend >= 0 && adds_at(at, layout.value(out).sharding, layout.value(addend).sharding)) {
         const int shard = layout[addend].index(at);
         place.addend = layout[addend].first + shard;
@@ -28689,6 +30773,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   std::int64_t scratch_bytes() const override { return packed_bytes_; }
+  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
 
   bool attach(std::unique_ptr<Epilogue>& epilogue) override {
     epilogue_ = std::move(epilogue);
@@ -28705,7 +30790,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const auto shard = static_cast<std::size_t>(place.out - own.first);
       const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
       const auto to = static_cast<std::size_t>(target.index(at));
-      if (!place.plan.can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
+      if (!plan_of(place).can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
       place.rounded = target.first + static_cast<std::int32_t>(to);
       if (bias < 0) continue;
       const auto row = static_cast<std::size_t>(layout[bias].index(at));
@@ -28763,11 +30848,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   struct Place {
-    kernels::ContractionShape shape;
-    kernels::ContractionPlan plan;
+    int shape = 0, plan = 0;                             ///< places that are alike share them
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
     std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
-    kernels::Strides out_strides, addend_strides;
+    kernels::Strides addend_strides;
     std::int64_t first_item = 0;
     int work = 0;
     int destination = 0;       ///< the first place of those, one after another, whose sum is the result
@@ -28779,6 +30863,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   bool has_addend_;
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
   std::vector<Place> places_;
+  /// How the work of a shape is cut when so many places read its operands.
+  struct Product {
+    int shape, readers_of_a, readers_of_b;
+    kernels::ContractionPlan plan;
+  };
+  std::vector<kernels::ContractionShape> shapes_;
+  std::vector<Product> plans_;
+  std::vector<int> packers_;  // places with parts of the packing, in their order
   std::int64_t items_ = 0;
   bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
   std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
@@ -28794,32 +30886,68 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   bool make_items(int destinations) {
     items_ = packed_bytes_ = pack_parts_ = 0;
     flops_ = 0;
+    plans_.clear();
     bool alike = true;
     const int threads = std::max(1, parallelism() / std::max(destinations, 1));
+    const std::vector<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
-      const auto readers = [&](std::int32_t Place::*operand) {
-        return static_cast<int>(std::count_if(places_.begin(), places_.end(),
-                                              [&](const Place& x) { return x.*operand == place.*operand; }));
-      };
-      place.plan = kernels::ContractionPlan(
-          place.shape,
-          {.parallelism = threads, .readers_of_a = readers(&Place::a), .readers_of_b = readers(&Place::b)});
+      place.plan = planned({place.shape,
+                            readers_of_a[static_cast<std::size_t>(place.a + 1)],
+                            readers_of_b[static_cast<std::size_t>(place.b + 1)],
+                            {}},
+                           threads);
       place.packed = -1;
       place.first_part = place.part_count = 0;
       place.first_item = items_;
-      flops_ += place.plan.flops();
+      flops_ += plan_of(place).flops();
       if (place.destination == static_cast<int>(p))
-        items_ += place.plan.item_count();
+        items_ += plan_of(place).item_count();
       else
-        alike = alike && place.plan.cuts_as(places_[static_cast<std::size_t>(place.destination)].plan);
+        alike = alike && plan_of(place).cuts_as(plan_of(places_[static_cast<std::size_t>(place.destination)]));
     }
     dispatch<Types>(
         dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
     by_columns_ = destinations == static_cast<int>(places_.size()) && !places_.empty() && places_[0].packed >= 0;
     for (const Place& place : places_)
-      by_columns_ = by_columns_ && place.packed == places_[0].packed && place.plan.cuts_as(places_[0].plan);
+      by_columns_ = by_columns_ && place.packed == places_[0].packed && plan_of(place).cuts_as(plan_of(places_[0]));
     return alike;
+  }
+
+  const kernels::ContractionPlan& plan_of(const Place& place) const {
+    return plans_[static_cast<std::size_t>(place.plan)].plan;
+  }
+  // Most places are like one of the last: those of other extents are few, however many devices there are.
+  static constexpr std::size_t looked_at = 16;
+  int shared(const kernels::ContractionShape& shape) {
+    for (std::size_t s = shapes_.size(); s > 0 && s + looked_at > shapes_.size(); --s)
+      if (shapes_[s - 1] == shape) return static_cast<int>(s - 1);
+    shapes_.push_back(shape);
+    return static_cast<int>(shapes_.size()) - 1;
+  }
+  int planned(const Product& wanted, int threads) {
+    for (std::size_t p = plans_.size(); p > 0 && p + looked_at > plans_.size(); --p) {
+      const Product& product = plans_[p - 1];
+      if (product.shape == wanted.shape && product.readers_of_a == wanted.readers_of_a &&
+          product.readers_of_b == wanted.readers_of_b)
+        return static_cast<int>(p - 1);
+    }
+    plans_.push_back(wanted);
+    plans_.back().plan = kernels::ContractionPlan(
+        shapes_[static_cast<std::size_t>(wanted.shape)],
+        {.parallelism = threads, .readers_of_a = wanted.readers_of_a, .readers_of_b = wanted.readers_of_b});
+    return static_cast<int>(plans_.size()) - 1;
+  }
+
+  /// How many places read each shard of an operand, by pointer + 1.
+  std::vector<int> readers(std::int32_t Place::*operand) const {
+    std::vector<int> count(1, 0);
+    for (const Place& place : places_) {
+      const auto at = static_cast<std::size_t>(place.*operand + 1);
+      if (at >= count.size()) count.resize(at + 1, 0);
+      ++count[at];
+    }
+    return count;
   }
 
   struct ItemOf {
@@ -28842,20 +30970,26 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
   template <class T> void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
+    packers_.clear();
+    std::vector<int> latest, before(places_.size(), -1);  // by shard and by place: who packs the shard, each in its way
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
-      const auto shard = [](const Place& of) { return of.plan.packs_first() ? of.a : of.b; };
-      const auto same =
-          std::find_if(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(p), [&](const Place& other) {
-            return other.packed >= 0 && shard(other) == shard(place) && other.plan.packs_as(place.plan);
-          });
-      const std::int64_t bytes = place.plan.template packed_size<T>() * static_cast<std::int64_t>(sizeof(T));
-      if (same != places_.begin() + static_cast<std::ptrdiff_t>(p)) {
-        place.packed = same->packed;
-      } else if (bytes > 0 && shard(place) >= 0 && packed_bytes_ + bytes <= most_bytes) {
+      const std::int32_t shard = plan_of(place).packs_first() ? place.a : place.b;
+      const auto at = static_cast<std::size_t>(shard + 1);
+      if (at >= latest.size()) latest.resize(at + 1, -1);
+      int same = latest[at];
+      while (same >= 0 && !plan_of(places_[static_cast<std::size_t>(same)]).packs_as(plan_of(place)))
+        same = before[static_cast<std::size_t>(same)];
+      const std::int64_t bytes = plan_of(place).template packed_size<T>() * static_cast<std::int64_t>(sizeof(T));
+      if (same >= 0) {
+        place.packed = places_[static_cast<std::size_t>(same)].packed;
+      } else if (bytes > 0 && shard >= 0 && packed_bytes_ + bytes <= most_bytes) {
+        before[p] = latest[at];
+        latest[at] = static_cast<int>(p);
         place.packed = packed_bytes_;
         place.first_part = pack_parts_;
-        if constexpr (is_floating_v<T>) place.part_count = place.plan.template pack_count<T>();
+        if constexpr (is_floating_v<T>) place.part_count = plan_of(place).template pack_count<T>();
+        if (place.part_count > 0) packers_.push_back(static_cast<int>(p));
         pack_parts_ += place.part_count;
         packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
       }
@@ -28865,15 +30999,16 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   void pack(Frame& frame) const {
     const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_parts_));
     parallel_for(pack_parts_, cost, [&](std::int64_t part) {
-      const auto own = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
-        return part >= place.first_part && part < place.first_part + place.part_count;
+      const auto after = std::upper_bound(packers_.begin(), packers_.end(), part, [&](std::int64_t wanted, int p) {
+        return wanted < places_[static_cast<std::size_t>(p)].first_part;
       });
+      const Place* const own = &places_[static_cast<std::size_t>(*std::prev(after))];
       dispatch<Types>(
           dtype_,
           [&]<class T>() {
             if constexpr (is_floating_v<T>)
-              own->plan.pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
-                             reinterpret_cast<T*>(frame.scratch + own->packed));
+              plan_of(*own).pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
+                                 reinterpret_cast<T*>(frame.scratch + own->packed));
           },
           [] {});
     });
@@ -28891,17 +31026,17 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     const Out* addend = operand<Out>(frame, place.addend);
     const bool adds = addend != nullptr;
     if (adds && addend != out) {
-      const kernels::OutputRegion region = place.plan.rows_of(item);
+      const kernels::Strides& out_strides = shapes_[static_cast<std::size_t>(place.shape)].out_strides;
+      const kernels::OutputRegion region = plan_of(place).rows_of(item);
       std::int64_t from = 0, to = 0;
       for (std::size_t d = 0; d < region.begin.size(); ++d) {
         from += region.begin[d] * place.addend_strides[d];
-        to += region.begin[d] * place.out_strides[d];
+        to += region.begin[d] * out_strides[d];
       }
-      kernels::strided_copy(out + to, place.out_strides, addend + from, place.addend_strides, region.extent,
-                            sizeof(Out));
+      kernels::strided_copy(out + to, out_strides, addend + from, place.addend_strides, region.extent, sizeof(Out));
     }
     const auto number = [&](int k) {
-      return numbers_[k] < 0 ? T{} : static_cast<T>(frame.numbers[static_cast<std::size_t>(numbers_[k])]);
+      return numbers_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(numbers_[k])].template as<T>();
     };
     const T a = number(0), b = number(1);
     const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);
@@ -28915,15 +31050,16 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
                                         &follow};
-    place.plan.run(item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b),
-                   out, adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
-                   frame.observer != nullptr ? kernels::RoundedResult{}
-                                             : kernels::RoundedResult{operand<bf16>(frame, place.rounded),
-                                                                      operand<float>(frame, place.bias)});
+    plan_of(place).run(
+        item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
+        adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
+        frame.observer != nullptr
+            ? kernels::RoundedResult{}
+            : kernels::RoundedResult{operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -28981,7 +31117,7 @@ template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
 #ifndef TESSERA_RUNTIME_FOLD_STEP_HPP
 #define TESSERA_RUNTIME_FOLD_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Adds runs of elements back into the dim that they are windows of. The dim is whole on every device.
 template <DTypeSet Types> class FoldStep final : public PreparedStep {
@@ -28992,7 +31128,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
     const PlanStep& step = c.step;
     const auto dim = static_cast<std::size_t>(dim_of(c.graph[node]));
     const auto number = [&](int i) {
-      return static_cast<std::int64_t>(layout.plan().numbers[static_cast<std::size_t>(c.graph.operand(node, i))]);
+      return layout.plan().numbers[static_cast<std::size_t>(c.graph.operand(node, i))].integer();
     };
     const ValueLayout &in = layout[step.inputs[0]], &out = layout[step.outputs[0]];
     const WorkGrid work(layout, step);
@@ -29076,7 +31212,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -29110,6 +31246,10 @@ struct IndexedShape {
   }
 };
 
+/// Whether some row of a table gets more additions than are added up in f32 alone; and whether to zeros, or to what
+/// others have added before.
+enum class LongSums : std::uint8_t { none, on_zeros, on_others };
+
 }  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -29123,7 +31263,7 @@ constexpr Strides slice(const Strides& strides, std::size_t begin, std::size_t e
 }
 
 /// Visits index positions in row-major order of i..., and in each the parts of a row: part(rows offset, table offset,
-/// lies in the window). Returns the first index outside the table.
+/// row in the window or -1). Returns the first index outside the table.
 template <class I, class Part>
 std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
                                              const Loops& row, const Strides& row_strides, const Strides& table_strides,
@@ -29148,7 +31288,8 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
     const std::int64_t to = offset_of(outer, 0, at, outer_strides);
     const std::int64_t from = here ? (wanted - window.offset) * shape.table_strides[0] : 0;
     for_each_outer(row, 1, [&](const std::int64_t* j) {
-      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides), here);
+      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides),
+           here ? wanted - window.offset : -1);
     });
   });
   return wrong;
@@ -29173,11 +31314,89 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   constexpr T zero{};
   return detail::for_each_indexed(
-      index, shape, window, row, row_strides, table_strides, [&](std::int64_t to, std::int64_t from, bool here) {
+      index, shape, window, row, row_strides, table_strides, [&](std::int64_t to, std::int64_t from, std::int64_t at) {
+        const bool here = at >= 0;
         detail::copy_row<sizeof(T)>(bytes + to * size, to_step,
                                     reinterpret_cast<const std::byte*>(here ? table + from : &zero),
                                     here ? from_step : 0, inner.extent);
       });
+}
+
+namespace detail {
+/// Counts additions to each row of the window, and stops at one more than a run has: told(row) of each that gets there.
+template <class I, class Told>
+void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
+                     Told told) {
+  std::memset(terms, 0, static_cast<std::size_t>(window.count));
+  const Loops loops = make_loops(shape.index, shape.index_strides, shape.index_strides);
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = stride_of(shape.index_strides, inner);
+  for_each_outer(loops, 1, [&](const std::int64_t* at) {
+    const I* const own = index + offset_of(loops, 1, at, shape.index_strides);
+    for (std::int64_t i = 0; i < inner.extent; ++i) {
+      const std::int64_t row = static_cast<std::int64_t>(own[i * step]) - window.offset;
+      if (row < 0 || row >= window.count || terms[row] > sum_run) continue;
+      if (++terms[row] > sum_run) told(row);
+    }
+  });
+}
+
+/// Rows of a table that get more additions than a run has: after each run a row in f32 moves to sums in f64.
+class LongRowSums {
+ public:
+  LongRowSums(float* table, std::int64_t row_step, std::int64_t rows, std::int64_t count, std::int64_t step)
+      : table_(table), row_step_(row_step), count_(count), step_(step) {
+    terms_ = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(rows));
+    std::memset(terms_, 0, static_cast<std::size_t>(rows));
+  }
+  /// Rows that get some additions are moved before the first one: what they hold is a long sum, too.
+  template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
+    count_additions(index, shape, window, terms_, [](std::int64_t) {});
+    for (std::int64_t row = 0; row < window.count; ++row)
+      terms_[row] = terms_[row] > sum_run / 8 ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
+  }
+  /// Before one more addition to a row.
+  void before_addition(std::int64_t row) {
+    if (++terms_[row] > sum_run) move(row), terms_[row] = 1;
+  }
+  /// Adds what was moved to the rows.
+  void finish() {
+    for (const auto& [row, first] : places_)
+      for (std::int64_t i = 0; i < count_; ++i) {
+        float& element = table_[row * row_step_ + i * step_];
+        element = static_cast<float>(sums_[first + static_cast<std::size_t>(i)] + static_cast<double>(element));
+      }
+  }
+
+ private:
+  float* table_;
+  std::int64_t row_step_, count_, step_;
+  std::uint8_t* terms_;  // by row, since it was moved
+  std::unordered_map<std::int64_t, std::size_t> places_;
+  std::vector<double> sums_;
+
+  void move(std::int64_t row) {
+    const auto [found, is_new] = places_.try_emplace(row, sums_.size());
+    if (is_new) sums_.resize(sums_.size() + static_cast<std::size_t>(count_), 0.0);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      float& element = table_[row * row_step_ + i * step_];
+      sums_[found->second + static_cast<std::size_t>(i)] += static_cast<double>(element);
+      element = 0;
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Whether some row of the window gets more additions than a run has.
+template <class I> bool has_long_sums(const I* index, const IndexedShape& shape, const RowWindow& window) {
+  std::int64_t additions = 1;
+  for (const std::int64_t extent : shape.index) additions *= extent;
+  if (additions <= sum_run) return false;
+  auto* const terms = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(window.count));
+  bool found = false;
+  detail::count_additions(index, shape, window, terms, [&](std::int64_t) { found = true; });
+  return found;
 }
 
 /// table[index[i...], j...] += rows[i..., j...], in row-major order of i..., so that equal indices always add up in the
@@ -29185,27 +31404,50 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
 /// of j..., which keeps the order.
 template <class T, class I>
 std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* index, const IndexedShape& shape,
-                                             const RowWindow& window) {
+                                             const RowWindow& window, LongSums long_sums = LongSums::none) {
   const Strides row_strides = detail::slice(shape.rows_strides, shape.index.size(), shape.rows_strides.size());
   const Strides table_strides = detail::slice(shape.table_strides, 1, shape.table_strides.size());
   const detail::Loops row = detail::make_loops(shape.inner, table_strides, row_strides);
   const auto inner = row.from_inside(0);
   const std::int64_t from_step = detail::stride_of(row_strides, inner),
                      to_step = detail::stride_of(table_strides, inner);
-  return detail::for_each_indexed(
-      index, shape, window, row, row_strides, table_strides, [&](std::int64_t from, std::int64_t to, bool here) {
-        if (!here) return;
-        if (to_step == 1) {
-          detail::combine_block<detail::Sum>(table + to, rows + from, from_step, inner.extent);
-        } else {
-          for (std::int64_t i = 0; i < inner.extent; ++i)
-            table[to + i * to_step] = detail::Sum::apply(table[to + i * to_step], rows[from + i * from_step]);
-        }
+  const auto add = [&](std::int64_t from, std::int64_t to) {
+    if (to_step == 1) {
+      detail::combine_block<detail::Sum>(table + to, rows + from, from_step, inner.extent);
+    } else {
+      for (std::int64_t i = 0; i < inner.extent; ++i)
+        table[to + i * to_step] = detail::Sum::apply(table[to + i * to_step], rows[from + i * from_step]);
+    }
+  };
+  if constexpr (std::is_same_v<T, float>)
+    if (long_sums != LongSums::none) {
+      // One part of all rows after the other, so that each has its own sums.
+      detail::Loops part;
+      part.loops.push_back(inner);
+      std::optional<std::int64_t> wrong;
+      detail::for_each_outer(row, 1, [&](const std::int64_t* j) {
+        const std::int64_t first_from = detail::offset_of(row, 1, j, row_strides),
+                           first_to = detail::offset_of(row, 1, j, table_strides);
+        detail::LongRowSums sums(table + first_to, shape.table_strides[0], window.count, inner.extent, to_step);
+        if (long_sums == LongSums::on_others) sums.move_at_first(index, shape, window);
+        wrong = detail::for_each_indexed(index, shape, window, part, row_strides, table_strides,
+                                         [&](std::int64_t from, std::int64_t to, std::int64_t at) {
+                                           if (at < 0) return;
+                                           sums.before_addition(at);
+                                           add(first_from + from, first_to + to);
+                                         });
+        sums.finish();
       });
+      return wrong;
+    }
+  return detail::for_each_indexed(index, shape, window, row, row_strides, table_strides,
+                                  [&](std::int64_t from, std::int64_t to, std::int64_t at) {
+                                    if (at >= 0) add(from, to);
+                                  });
 }
 
 namespace detail {
-template <class F> std::optional<std::int64_t> with_index_type(DType index_type, const void* index, F f) {
+template <class F> auto with_index_type(DType index_type, const void* index, F f) {
   if (index_type == DType::i32) return f(static_cast<const std::int32_t*>(index));
   if (index_type == DType::i64) return f(static_cast<const std::int64_t*>(index));
   fail(errc::dtype_mismatch, "[gather] index dtype: ", name_of(index_type), " is neither i32 nor i64");
@@ -29232,13 +31474,19 @@ inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, voi
   });
 }
 
+/// has_long_sums for a dtype known at run time.
+inline bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
+  return detail::with_index_type(index_type, index,
+                                 [&](const auto* indices) { return has_long_sums(indices, shape, window); });
+}
+
 /// scatter_add_rows for dtypes known at run time: f32, f64, i32, i64; indices are i32 or i64.
 inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
                                                     const void* index, const IndexedShape& shape,
-                                                    const RowWindow& window) {
+                                                    const RowWindow& window, LongSums long_sums = LongSums::none) {
   return detail::with_index_type(index_type, index, [&](const auto* indices) {
     const auto scatter = [&]<class T>(T) {
-      return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window);
+      return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window, long_sums);
     };
     switch (type) {
       case DType::f32:
@@ -29264,7 +31512,7 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
 #ifndef TESSERA_RUNTIME_INDEXED_STEP_HPP
 #define TESSERA_RUNTIME_INDEXED_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Looks rows up in a table, or adds rows into one. A shard of the table answers for its own rows; the others are zeros
 /// there. Additions to one row happen in the order of the indices, whatever runs in parallel.
@@ -29316,6 +31564,7 @@ class IndexedStep final : public PreparedStep {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
     if (!gathers_) fill_zero(frame);
+    const std::vector<std::uint8_t> long_sums = gathers_ ? std::vector<std::uint8_t>{} : find_long_sums(frame);
     const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
     parallel_for(count, Cost::bytes(part_bytes_ * terms_), [&](std::int64_t chain) {
       for (std::int64_t i = chain * terms_; i < (chain + 1) * terms_; ++i) {
@@ -29326,9 +31575,12 @@ class IndexedStep final : public PreparedStep {
         char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
         char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
         const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
-        const auto bad = gathers_
-                             ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
-                             : kernels::scatter_add_rows(dtype_, index_dtype_, table, rows, index, shape, place.window);
+        const auto bad = gathers_ ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
+                                  : kernels::scatter_add_rows(
+                                        dtype_, index_dtype_, table, rows, index, shape, place.window,
+                                        long_sums[static_cast<std::size_t>(part.place)] == 0 ? kernels::LongSums::none
+                                        : i == chain * terms_ ? kernels::LongSums::on_zeros
+                                                              : kernels::LongSums::on_others);
         if (bad) {
           outside.store(*bad, std::memory_order_relaxed);
           found.store(true, std::memory_order_release);
@@ -29361,6 +31613,19 @@ class IndexedStep final : public PreparedStep {
   std::vector<Part> parts_;
   std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
+
+  /// By place: whether some row gets so many additions that they are not to be added up in f32 alone.
+  std::vector<std::uint8_t> find_long_sums(Frame& frame) const {
+    std::vector<std::uint8_t> found(places_.size(), 0);
+    if (dtype_ != DType::f32 || parts_.empty()) return found;
+    const double bytes = static_cast<double>(volume(places_[0].shape.index) * index_element_);
+    parallel_for(static_cast<std::int64_t>(places_.size()), Cost::bytes(4 * bytes), [&](std::int64_t i) {
+      const Place& place = places_[static_cast<std::size_t>(i)];
+      found[static_cast<std::size_t>(i)] = kernels::has_long_sums(
+          index_dtype_, frame.pointers[static_cast<std::size_t>(place.index)], place.shape, place.window);
+    });
+    return found;
+  }
 
   void fill_zero(Frame& frame) const {
     constexpr std::int64_t pieces = 8;
@@ -29424,7 +31689,7 @@ class IndexedStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -29433,7 +31698,7 @@ class IndexedStep final : public PreparedStep {
 #ifndef TESSERA_RUNTIME_LAYOUT_STEP_HPP
 #define TESSERA_RUNTIME_LAYOUT_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
 /// Rows that lie in the shard of another place are read there.
@@ -29457,6 +31722,10 @@ class LayoutStep final : public PreparedStep {
         add(c.graph, node, step, at);
     }
     sends_ = moves ? sent_.payload_bytes != 0 : !step.collectives.empty();
+  }
+
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>((pieces_.size() + zeros_.size()) * sizeof(Piece));
   }
 
   void run(Frame& frame) const override {
@@ -29650,11 +31919,11 @@ class LayoutStep final : public PreparedStep {
     }
   }
   std::int64_t number(const GraphView& graph, int node, int operand) const {
-    return static_cast<std::int64_t>(layout_.plan().numbers[static_cast<std::size_t>(graph.operand(node, operand))]);
+    return layout_.plan().numbers[static_cast<std::size_t>(graph.operand(node, operand))].integer();
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -29663,7 +31932,7 @@ class LayoutStep final : public PreparedStep {
 #ifndef TESSERA_RUNTIME_RANDOM_STEP_HPP
 #define TESSERA_RUNTIME_RANDOM_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Random numbers that follow from the key and the global index of an element, so that every mesh draws the same.
 class RandomStep final : public PreparedStep {
@@ -29681,7 +31950,7 @@ class RandomStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
-    const auto number = static_cast<std::int64_t>(frame.numbers[static_cast<std::size_t>(key_)]);
+    const auto number = frame.numbers[static_cast<std::size_t>(key_)].integer();
     std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);
     if (frame.layer >= 0) key = kernels::fold_in(key, static_cast<std::uint64_t>(frame.layer) + 1);
     const PlanValue& value = layout_.value(value_);
@@ -29714,7 +31983,7 @@ class RandomStep final : public PreparedStep {
   double part_elements_ = 1;
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -29723,7 +31992,7 @@ class RandomStep final : public PreparedStep {
 #ifndef TESSERA_RUNTIME_REPEAT_STEP_HPP
 #define TESSERA_RUNTIME_REPEAT_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs a body once a layer. Stacked values are bound to the layer's slices, so nothing is copied; carried values
 /// alternate between two buffers, the last layer writing the result. Host scalars that go in or come out as tensors are
@@ -29738,7 +32007,7 @@ class RepeatStep final : public PreparedStep {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       check_argument(static_cast<int>(i));
-      if (outer_.value(inputs_[i]).role != ValueRole::host) continue;
+      if (outer_.value(inputs_[i]).role != ValueRole::host || argument(static_cast<int>(i)) < 0) continue;
       numbers_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
@@ -29749,8 +32018,11 @@ class RepeatStep final : public PreparedStep {
       spare_.push_back({bytes, bytes + own});
       bytes += 2 * own;
     }
-    spare_memory_ = Buffer::allocate(bytes);
+    spare_bytes_ = bytes;
   }
+
+  /// Steps of the body have their scratch behind the buffers.
+  std::int64_t scratch_bytes() const override { return spare_bytes_ + body_.scratch_bytes(); }
 
   inline void run(Frame& frame) const override;
 
@@ -29770,10 +32042,10 @@ class RepeatStep final : public PreparedStep {
     std::int64_t offset;
   };
   std::vector<Number> numbers_;
-  BufferPtr spare_memory_;
+  std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
-  bool stacked_input(int i) const { return i >= shape_.carried && i < shape_.carried + shape_.stacked; }
+  bool stacked_input(int i) const { return shape_.is_stacked(i); }
 
   /// The body's value of operand i, -1: it does not read it.
   int argument(int i) const {
@@ -29797,9 +32069,9 @@ class RepeatStep final : public PreparedStep {
     }
   }
 
-  char* spare(int k, int which) const {
+  char* spare(const Frame& frame, int k, int which) const {
     const Spare& at = spare_[static_cast<std::size_t>(k)];
-    return spare_memory_->as<char>() + (which == 0 ? at.first : at.second);
+    return frame.scratch + (which == 0 ? at.first : at.second);
   }
 
   /// How the body makes result k; null: it is a number.
@@ -29816,7 +32088,7 @@ class RepeatStep final : public PreparedStep {
       const ValueLayout& to = outer_[outer];
       return frame.at(to, carried(k) ? shard : layer * (own == nullptr ? 1 : own->shards()) + shard);
     }
-    return spare(k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+    return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
   }
   static std::int64_t own_offset(const ValueLayout& layout, int shard) {
     std::int64_t bytes = 0;
@@ -29831,13 +32103,13 @@ inline void RepeatStep::run(Frame& frame) const {
   Frame& inner = frame.frames[body_index_];
   const FrameLayout& layout = body_.layout();
   const GraphPlan& plan = layout.plan();
-  inner.scratch = frame.scratch;
+  inner.scratch = frame.scratch + spare_bytes_;
   inner.observer = frame.observer;
   inner.arena = frame.arena + outer_.plan().body_offset;
   layout.place_intermediates(inner);
   for (const Number& number : numbers_) {
     const PlanValue& value = outer_.value(number.value);
-    char* to = spare_memory_->as<char>() + number.offset;
+    char* to = frame.scratch + number.offset;
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
     frame.pointers[static_cast<std::size_t>(outer_[number.value].first)] = to;
   }
@@ -29888,7 +32160,7 @@ inline void RepeatStep::run(Frame& frame) const {
   }
 }
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -29913,9 +32185,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Integers wrap around.
+/// Sums along a line are kept in f64, which keeps sums of positive numbers ascending, too. Integers wrap around.
 template <class T, bool = std::is_integral_v<T>> struct ScanSum {
-  using type = T;
+  using type = long_sum_t<T>;
 };
 template <class T> struct ScanSum<T, true> {
   using type = std::make_unsigned_t<T>;
@@ -30008,7 +32280,7 @@ template <class T> void sum_lines(const ScanShape& shape, const T* from, T* tota
 #ifndef TESSERA_RUNTIME_SCAN_STEP_HPP
 #define TESSERA_RUNTIME_SCAN_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Sums along one dim. Where it is split, each chunk is summed up first; the totals of the chunks before it are what
 /// each then starts from.
@@ -30144,7 +32416,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     const auto operand = [&](const Piece& piece) {
       return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
     };
-    if (totals != nullptr) {
+    if (chunks_ > 1) {  // also where nothing is there to add up: the plan counts what is sent
       if (CommunicationScope* scope = CommunicationScope::innermost())
         for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
@@ -30166,7 +32438,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -30290,7 +32562,7 @@ std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional
 #ifndef TESSERA_RUNTIME_SORT_STEP_HPP
 #define TESSERA_RUNTIME_SORT_STEP_HPP
 
-namespace tessera::runtime {
+namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Finds the order along a dim, or takes or adds elements along it. The dim is whole on every device: each shard is
 /// worked on alone, and what its threads share are its lines. `Sorted` are the element types that are put in order,
@@ -30449,7 +32721,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
   }
 };
 
-}  // namespace tessera::runtime
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -30550,6 +32822,436 @@ template <StepNeeds Needs> const StepCode& step_code() { return detail::code_for
 
 #endif
 
+// ---- tessera/tensor/plan_cache.hpp
+
+#ifndef TESSERA_TENSOR_PLAN_CACHE_HPP
+#define TESSERA_TENSOR_PLAN_CACHE_HPP
+
+namespace tessera {
+
+/// What the cache of plans was of use for, and what it holds.
+struct CacheStatistics {
+  std::int64_t hits = 0, misses = 0;  ///< calls that found their plan, and calls that had to make it
+  std::int64_t evictions = 0;         ///< plans that made room for others, or were cleared
+  std::int64_t entries = 0;           ///< plans that it holds
+  std::int64_t bytes = 0;             ///< about what they take; the memory that they run in is shared, and not counted
+};
+
+/// What the plans of a process may take together. Beyond it the ones that were used least recently go.
+struct PlanCacheLimit {
+  std::int64_t entries = 2048;
+  std::int64_t bytes = std::int64_t{256} << 20;
+};
+
+namespace detail {
+
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
+/// Where the executor is compiled, its destructor is.
+struct DestroyExecutable {
+  void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
+};
+using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
+
+/// Plans a program for arguments, and prepares it to run.
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
+                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
+  return ExecutablePtr(
+      new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
+                                                  static_cast<int>(arguments.size()), options)));
+}
+TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
+#endif
+
+class ProgramCache;
+class PlanLease;
+
+/// Where a plan is kept. Its memory outlives the plan and is used for another one: whoever remembers a slot and the
+/// serial number of the plan in it finds out that the plan is gone.
+struct PlanSlot {
+  std::mutex mutex;          // of whom the plan is leased to
+  std::uint64_t serial = 0;  // never given to another plan; 0: none. Written under both locks
+  std::atomic<std::uint64_t> last_use{0};
+  ExecutablePtr executable;
+
+  // All else is under the lock of the table. What the plan was made for is a copy: options only refer to it.
+  ProgramCache* program = nullptr;
+  std::uint64_t hash = 0;
+  Mesh mesh{}, sizes{};
+  std::vector<ArgumentInfo> arguments;
+  std::vector<OutputRequest> outputs;
+  PlanOptions options;
+  std::int64_t bytes = 0;
+  PlanSlot* next = nullptr;  // of those with hashes alike, or of those that are free
+};
+
+/// A plan for the use of one thread: nobody else runs it, or takes it away.
+class PlanLease {
+ public:
+  PlanLease() = default;
+  /// Waits for whoever has it. Empty when the slot has another plan by then.
+  PlanLease(PlanSlot& slot, std::uint64_t serial) : slot_(&slot), serial_(serial) {
+    slot.mutex.lock();
+    if (slot.serial == serial)
+      slot.last_use.store(clock.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    else
+      give_back();
+  }
+  PlanLease(PlanLease&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)), serial_(other.serial_) {}
+  PlanLease& operator=(PlanLease&& other) noexcept {
+    std::swap(slot_, other.slot_);
+    std::swap(serial_, other.serial_);
+    return *this;
+  }
+  ~PlanLease() {
+    if (slot_ != nullptr) give_back();
+  }
+
+  explicit operator bool() const { return slot_ != nullptr; }
+  runtime::Executable& operator*() const { return *slot_->executable; }
+  runtime::Executable* operator->() const { return slot_->executable.get(); }
+  PlanSlot* slot() const { return slot_; }
+  std::uint64_t serial() const { return serial_; }
+
+ private:
+  friend class PlanCache;
+  // Counts plans that were made: those used since the last one are equally recent.
+  static inline constinit std::atomic<std::uint64_t> clock{1};
+
+  PlanSlot* slot_ = nullptr;
+  std::uint64_t serial_ = 0;
+
+  void give_back() { std::exchange(slot_, nullptr)->mutex.unlock(); }
+};
+
+/// What a call asks of the cache of plans. It refers to all of it.
+struct PlanRequest {
+  const Mesh& mesh;
+  std::span<const ArgumentInfo> arguments;
+  const PlanOptions& options;
+};
+
+/// The plans of one program, among those of the process. Never destroyed: what runs at exit finds it.
+class ProgramCache {
+ public:
+  explicit ProgramCache(const CompiledProgram& compiled);
+  ProgramCache(const ProgramCache&) = delete;
+  ProgramCache& operator=(const ProgramCache&) = delete;
+
+  /// The plan for these arguments, which is made where there is none.
+  PlanLease find(const PlanRequest& request);
+  CacheStatistics statistics() const;
+  /// Of a call that found its plan without asking.
+  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
+  const CompiledProgram& compiled() const { return compiled_; }
+
+ private:
+  friend class PlanCache;
+  CompiledProgram compiled_;
+  std::atomic<std::int64_t> hits_{0}, misses_{0};
+  std::mutex planning_;  // of the one thread that plans this program; others wait, and find what it made
+  // Under the lock of the table:
+  std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;
+  ProgramCache* next_ = nullptr;
+};
+
+/// All plans of the process: one table, found by hash, with one bound. Never destroyed.
+class PlanCache {
+ public:
+  static PlanCache& instance() {
+    static PlanCache& cache = *new PlanCache;
+    return cache;
+  }
+
+  CacheStatistics statistics() const;
+  void set_limit(const PlanCacheLimit& limit);
+  /// Drops what is not running: of one program, or all.
+  void clear(const ProgramCache* only = nullptr);
+
+ private:
+  friend class ProgramCache;
+
+  mutable std::shared_mutex mutex_;
+  std::vector<PlanSlot*> slots_;  // all there are
+  std::vector<PlanSlot*> table_;  // by hash; a power of two
+  PlanSlot* free_ = nullptr;
+  ProgramCache* programs_ = nullptr;
+  PlanCacheLimit limit_;
+  std::uint64_t last_serial_ = 0;
+  std::int64_t entries_ = 0, bytes_ = 0;
+
+  PlanCache();
+  PlanSlot*& bucket(std::uint64_t hash) { return table_[hash & (table_.size() - 1)]; }
+  /// The slot and the serial number of a plan, or null.
+  std::pair<PlanSlot*, std::uint64_t> look_up(const ProgramCache& program, const PlanRequest& request,
+                                              std::uint64_t hash) const;
+  PlanLease insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash, ExecutablePtr executable);
+  void make_room();
+  void keep_within_limit(const PlanSlot* added, PlanSlot*& dropped);
+  bool take_away(PlanSlot& slot, PlanSlot*& dropped);
+  void unlink(PlanSlot& slot);
+  void recycle(PlanSlot* dropped);
+  void after_fork();
+
+  static std::uint64_t hash_of(const ProgramCache& program, const PlanRequest& request);
+  static bool is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request);
+};
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
+  ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] { instance().after_fork(); });
+}
+/// What other threads had at that moment is theirs for good, since the child has no other threads.
+TESSERA_ONCE void PlanCache::after_fork() {
+  new (&mutex_) std::shared_mutex;  // glibc knows a writer by the id of its thread, which the fork changed
+  for (PlanSlot* slot : slots_) {
+    if (slot->mutex.try_lock()) {
+      slot->mutex.unlock();
+      continue;
+    }
+    new (&slot->mutex) std::mutex;
+    if (slot->program == nullptr) continue;
+    slot->serial = 0;
+    (void)slot->executable.release();  // in the middle of a run
+    unlink(*slot);
+    slot->next = std::exchange(free_, slot);
+  }
+  for (ProgramCache* program = programs_; program != nullptr; program = program->next_) {
+    if (program->planning_.try_lock())
+      program->planning_.unlock();
+    else
+      new (&program->planning_) std::mutex;
+  }
+}
+
+TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const PlanRequest& request) {
+  std::uint64_t hash = hash_mix(request.mesh.hash(), reinterpret_cast<std::uintptr_t>(&program));
+  for (const ArgumentInfo& a : request.arguments) {
+    hash = hash_mix(hash_mix(hash, a.sharding.hash()), a.number);
+    for (std::int64_t extent : a.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+  }
+  const PlanOptions& o = request.options;
+  hash = hash_mix(hash, std::uint64_t{o.forbid_unasked_reshards} << 1 | std::uint64_t{o.deterministic});
+  for (const Name& axis : o.explicit_axes) hash = hash_mix(hash, axis.view());
+  if (o.sizes != nullptr) hash = hash_mix(hash, o.sizes->hash());
+  if (o.outputs != nullptr)
+    for (int k = 0; k < program.compiled_.program.main().output_count; ++k)
+      hash = hash_mix(hash, o.outputs[k].given ? o.outputs[k].sharding.hash() : 1);
+  return hash;
+}
+TESSERA_ONCE bool PlanCache::is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request) {
+  const PlanOptions &a = slot.options, &b = request.options;
+  if (slot.program != &program || !(slot.mesh == request.mesh) || slot.arguments.size() != request.arguments.size() ||
+      a.forbid_unasked_reshards != b.forbid_unasked_reshards || a.deterministic != b.deterministic ||
+      !(a.explicit_axes == b.explicit_axes) || (a.sizes == nullptr) != (b.sizes == nullptr) ||
+      (a.outputs == nullptr) != (b.outputs == nullptr) || (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
+    return false;
+  for (std::size_t i = 0; i < slot.arguments.size(); ++i) {
+    const ArgumentInfo &x = slot.arguments[i], &y = request.arguments[i];
+    if (!(x.shape == y.shape) || !(x.sharding == y.sharding) || x.number != y.number) return false;
+  }
+  for (std::size_t k = 0; k < slot.outputs.size(); ++k)
+    if (slot.outputs[k].given != b.outputs[k].given ||
+        (b.outputs[k].given && !(slot.outputs[k].sharding == b.outputs[k].sharding)))
+      return false;
+  return true;
+}
+
+TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const ProgramCache& program,
+                                                                    const PlanRequest& request,
+                                                                    std::uint64_t hash) const {
+  const std::shared_lock lock(mutex_);
+  for (PlanSlot* slot = table_[hash & (table_.size() - 1)]; slot != nullptr; slot = slot->next)
+    if (slot->hash == hash && is_for(*slot, program, request)) return {slot, slot->serial};
+  return {nullptr, 0};
+}
+
+TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
+                                         ExecutablePtr executable) {
+  // All that can fail comes first.
+  std::vector<ArgumentInfo> arguments(request.arguments.begin(), request.arguments.end());
+  std::vector<OutputRequest> outputs;
+  if (const OutputRequest* given = request.options.outputs)
+    outputs.assign(given, given + program.compiled_.program.main().output_count);
+  const std::int64_t bytes = executable->bytes();
+  PlanSlot *dropped = nullptr, *slot = nullptr;
+  PlanLease lease;
+  {
+    const std::unique_lock lock(mutex_);
+    make_room();
+    slot = std::exchange(free_, free_->next);
+    slot->program = &program;
+    slot->hash = hash;
+    slot->mesh = request.mesh;
+    slot->arguments = std::move(arguments);
+    slot->outputs = std::move(outputs);
+    slot->options = request.options;
+    if (request.options.sizes != nullptr) slot->sizes = *request.options.sizes;
+    slot->bytes = bytes;
+    slot->executable = std::move(executable);
+    slot->next = std::exchange(bucket(hash), slot);
+    const std::uint64_t serial = ++last_serial_;
+    {
+      const std::lock_guard own(slot->mutex);
+      slot->serial = serial;
+    }
+    PlanLease::clock.fetch_add(1, std::memory_order_relaxed);
+    lease = PlanLease(*slot, serial);
+    ++entries_;
+    ++program.entries_;
+    bytes_ += bytes;
+    program.bytes_ += bytes;
+    keep_within_limit(slot, dropped);
+  }
+  recycle(dropped);
+  return lease;
+}
+/// A free slot, and a table that is not too full.
+TESSERA_ONCE void PlanCache::make_room() {
+  if (free_ == nullptr) {
+    slots_.reserve(slots_.size() + 1);
+    free_ = new PlanSlot;
+    slots_.push_back(free_);
+  }
+  if (static_cast<std::size_t>(entries_) < table_.size()) return;
+  std::vector<PlanSlot*> larger(table_.size() * 2, nullptr);
+  table_.swap(larger);
+  for (PlanSlot* slot : slots_)
+    if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);
+}
+/// Each plan that is made may cost a look at all of them: a hundredth of planning.
+TESSERA_ONCE void PlanCache::keep_within_limit(const PlanSlot* added, PlanSlot*& dropped) {
+  std::uint64_t before = 0;  // those that are running stay
+  while (entries_ > limit_.entries || bytes_ > limit_.bytes) {
+    PlanSlot* oldest = nullptr;
+    std::uint64_t least = UINT64_MAX;
+    for (PlanSlot* slot : slots_) {
+      const std::uint64_t use = slot->last_use.load(std::memory_order_relaxed);
+      if (slot->program == nullptr || slot == added || use < before || use >= least) continue;
+      least = use;
+      oldest = slot;
+    }
+    if (oldest == nullptr) return;
+    if (!take_away(*oldest, dropped)) before = least + 1;
+  }
+}
+TESSERA_ONCE bool PlanCache::take_away(PlanSlot& slot, PlanSlot*& dropped) {
+  if (!slot.mutex.try_lock()) return false;
+  slot.serial = 0;
+  slot.mutex.unlock();
+  unlink(slot);
+  slot.next = std::exchange(dropped, &slot);
+  return true;
+}
+TESSERA_ONCE void PlanCache::unlink(PlanSlot& slot) {
+  PlanSlot** at = &bucket(slot.hash);
+  while (*at != &slot) at = &(*at)->next;
+  *at = slot.next;
+  ++slot.program->evictions_;
+  --slot.program->entries_;
+  slot.program->bytes_ -= slot.bytes;
+  --entries_;
+  bytes_ -= slot.bytes;
+  slot.program = nullptr;
+}
+/// Destroys plans that nobody can find any more, outside of the lock.
+TESSERA_ONCE void PlanCache::recycle(PlanSlot* dropped) {
+  PlanSlot* last = nullptr;
+  for (PlanSlot* slot = dropped; slot != nullptr; slot = slot->next) {
+    slot->executable.reset();
+    slot->arguments = {};
+    slot->outputs = {};
+    last = slot;
+  }
+  if (last == nullptr) return;
+  const std::unique_lock lock(mutex_);
+  last->next = std::exchange(free_, dropped);
+}
+
+TESSERA_ONCE CacheStatistics PlanCache::statistics() const {
+  const std::shared_lock lock(mutex_);
+  CacheStatistics all{0, 0, 0, entries_, bytes_};
+  for (const ProgramCache* program = programs_; program != nullptr; program = program->next_) {
+    all.hits += program->hits_.load(std::memory_order_relaxed);
+    all.misses += program->misses_.load(std::memory_order_relaxed);
+    all.evictions += program->evictions_;
+  }
+  return all;
+}
+TESSERA_ONCE void PlanCache::set_limit(const PlanCacheLimit& limit) {
+  if (limit.entries < 1 || limit.bytes < 0)
+    fail(errc::option, "[plan cache] limit: ", limit.entries, " plans and ", limit.bytes,
+         " bytes; it keeps at least one plan");
+  PlanSlot* dropped = nullptr;
+  {
+    const std::unique_lock lock(mutex_);
+    limit_ = limit;
+    keep_within_limit(nullptr, dropped);
+  }
+  recycle(dropped);
+}
+TESSERA_ONCE void PlanCache::clear(const ProgramCache* only) {
+  PlanSlot* dropped = nullptr;
+  {
+    const std::unique_lock lock(mutex_);
+    for (PlanSlot* slot : slots_)
+      if (slot->program != nullptr && (only == nullptr || slot->program == only)) take_away(*slot, dropped);
+  }
+  recycle(dropped);
+}
+
+TESSERA_ONCE ProgramCache::ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {
+  PlanCache& all = PlanCache::instance();
+  const std::unique_lock lock(all.mutex_);
+  next_ = std::exchange(all.programs_, this);
+}
+TESSERA_ONCE PlanLease ProgramCache::find(const PlanRequest& request) {
+  PlanCache& all = PlanCache::instance();
+  const std::uint64_t hash = PlanCache::hash_of(*this, request);
+  const auto found = [&] {
+    // The plan may go between finding and leasing it.
+    for (;;) {
+      const auto [slot, serial] = all.look_up(*this, request, hash);
+      if (slot == nullptr) return PlanLease();
+      if (PlanLease lease{*slot, serial}) {
+        count_hit();
+        return lease;
+      }
+    }
+  };
+  if (PlanLease lease = found()) return lease;
+  const std::lock_guard planning(planning_);
+  if (PlanLease lease = found()) return lease;
+  misses_.fetch_add(1, std::memory_order_relaxed);
+  return all.insert(*this, request, hash, make_executable(compiled_, request.mesh, request.arguments, request.options));
+}
+TESSERA_ONCE CacheStatistics ProgramCache::statistics() const {
+  const std::shared_lock lock(PlanCache::instance().mutex_);
+  return {hits_.load(std::memory_order_relaxed), misses_.load(std::memory_order_relaxed), evictions_, entries_, bytes_};
+}
+#endif
+
+}  // namespace detail
+
+/// Of all programs of this process: compiled functions, expressions, and what the library runs itself.
+inline CacheStatistics plan_cache_statistics() { return detail::PlanCache::instance().statistics(); }
+
+/// Drops all plans but those that are running, and the memory that programs run in. Later calls plan again.
+inline void clear_plan_cache() {
+  detail::PlanCache::instance().clear();
+  runtime::RunMemory::release();
+}
+
+/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
+inline void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCache::instance().set_limit(limit); }
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/tensor/program.hpp
 
 #ifndef TESSERA_TENSOR_PROGRAM_HPP
@@ -30557,17 +33259,12 @@ template <StepNeeds Needs> const StepCode& step_code() { return detail::code_for
 
 namespace tessera {
 
-/// How often a program was planned, and how often a plan was found.
-struct CacheStatistics {
-  std::int64_t hits = 0, misses = 0;
-};
-
 namespace detail {
 
 /// A traced program with its kernels, and the steps that it needs, as code.
 template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
-  using TracedUnits<Traced>::size;
+  using TracedUnits<Traced>::kernel_count;
   using TracedUnits<Traced>::views;
 
   static constexpr runtime::StepNeeds needs = [] {
@@ -30586,9 +33283,9 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (op == Op::fold) add(own.folds, type);
         if (op == Op::argsort) add(own.sorted, operand());
         if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
-        if (op == Op::einsum || op == Op::sum || op == Op::gather || op == Op::scatter || rows::takes_row(graph, id))
-          add(own.sums, type);
-        if (op == Op::max || op == Op::min) add(own.extremes, type);
+        // What is linear passes partial values on in the element type that it takes them in.
+        if (can_be_partial(graph, id))
+          add(combined_by(op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);
       }
     return own;
   }();
@@ -30597,39 +33294,24 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
       return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
-    }(std::make_index_sequence<static_cast<std::size_t>(size.kernels)>{});
+    }(std::make_index_sequence<kernel_count>{});
     const runtime::StepCode& steps = runtime::step_code<needs>();
     return {Traced::program(), views.data(), kernels.data(), code.data(), steps.factories.data(), steps.reduce};
   }
 };
 
-TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
-/// Where the executor is compiled, its destructor is.
-struct DestroyExecutable {
-  void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
-};
-using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
-
-/// Plans a program for arguments, and prepares it to run.
-TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
-                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const double* numbers);
+                                  const HostNumber* numbers);
 
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
-                                           std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
-  return ExecutablePtr(
-      new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
-                                                  static_cast<int>(arguments.size()), options)));
-}
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  executable.begin_call();
   const OracleSink::Run oracle = OracleSink::running();
   return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const double* numbers) {
+                                  const HostNumber* numbers) {
   if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
   std::vector<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -30639,69 +33321,11 @@ TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage
   }
   return run_executable(executable, leaves)[0].layers[0];
 }
-TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 #endif
 
-/// The executables of one program, one for each combination of shapes, shardings, sizes and mesh.
-class ProgramCache {
- public:
-  explicit ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {}
-
-  runtime::Executable& find(const Mesh& mesh, const std::vector<ArgumentInfo>& arguments,
-                            const PlanOptions& options = {}) {
-    std::uint64_t key = mesh.hash();
-    for (const ArgumentInfo& a : arguments) {
-      key = hash_mix(key, a.sharding.hash());
-      key = hash_mix(key, a.number);
-      for (std::int64_t extent : a.shape) key = hash_mix(key, static_cast<std::uint64_t>(extent));
-    }
-    const std::lock_guard lock(mutex_);
-    for (Entry& entry : entries_) {
-      if (entry.key != key || !(entry.mesh == mesh) || !same(entry.arguments, arguments) ||
-          !same(entry.options, options))
-        continue;
-      count_hit();
-      return *entry.executable;
-    }
-    ++misses_;
-    entries_.push_back({key, mesh, arguments, options, make_executable(compiled_, mesh, arguments, options)});
-    return *entries_.back().executable;
-  }
-  CacheStatistics statistics() const {
-    const std::lock_guard lock(mutex_);
-    return {hits_.load(std::memory_order_relaxed), misses_};
-  }
-  /// Of a call that found its executable without asking.
-  void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
-  const CompiledProgram& compiled() const { return compiled_; }
-
- private:
-  struct Entry {
-    std::uint64_t key;
-    Mesh mesh;
-    std::vector<ArgumentInfo> arguments;
-    PlanOptions options;
-    ExecutablePtr executable;
-  };
-  CompiledProgram compiled_;
-  std::vector<Entry> entries_;
-  std::atomic<std::int64_t> hits_{0};
-  std::int64_t misses_ = 0;
-  mutable std::mutex mutex_;
-
-  static bool same(const PlanOptions& a, const PlanOptions& b) {
-    return a.outputs == b.outputs && a.forbid_unasked_reshards == b.forbid_unasked_reshards &&
-           a.explicit_axes == b.explicit_axes && a.deterministic == b.deterministic;
-  }
-  static bool same(const std::vector<ArgumentInfo>& a, const std::vector<ArgumentInfo>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (!(a[i].shape == b[i].shape) || !(a[i].sharding == b[i].sharding) || a[i].number != b[i].number) return false;
-    return a.size() == b.size();
-  }
-};
-
+// Never destroyed: destructors of static objects may still run programs.
 template <class Traced> ProgramCache& cache_of() {
-  static ProgramCache cache(ProgramCode<Traced>::compiled());
+  static ProgramCache& cache = *new ProgramCache(ProgramCode<Traced>::compiled());
   return cache;
 }
 
@@ -30722,10 +33346,10 @@ struct CollectLeaves {
     } else {
       to.is_number = true;
       to.stacked = false;
-      const double number = static_cast<double>(x.value());
-      if (later && to.number != number)
+      const HostNumber number = x.number();
+      if (later && !(to.number == number))
         fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer,
-             " has ", number, ", layer 0 has ", to.number);
+             " has ", number.real(), ", layer 0 has ", to.number.real());
       to.number = number;
     }
   }
@@ -30740,27 +33364,42 @@ struct CollectLeaves {
   void leave_stack() { layer = -1; }
 };
 
-/// Fills the leaves of a result.
+/// Gives each Stack of a result as many layers as the plan says, and Dims their values, before the program runs.
+struct SizeStacks {
+  const runtime::Executable& executable;
+  std::size_t leaves;
+  std::size_t cursor = 0, base = 0;
+
+  template <class L> void leaf(L& x) {
+    if constexpr (std::is_same_v<L, Dim>) x = Dim(static_cast<std::int64_t>(executable.result_number(cursor)));
+    ++cursor;
+  }
+  template <class S> void enter_stack(S& stack) {
+    base = cursor;
+    std::size_t layers = 0;
+    for (std::size_t k = cursor; layers == 0 && k < leaves; ++k) layers = executable.result_layers(k);
+    stack.layers().resize(layers);
+  }
+  void enter_layer(int) { cursor = base; }
+  void leave_stack() {}
+};
+
+/// Fills the leaves of a result that has its Stacks' layers. Nothing in it fails.
 struct FillLeaves {
   std::vector<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
   int layer = 0;
 
-  template <class L> void leaf(L& x) {
+  template <class L> void leaf(L& x) noexcept {
     Leaf& from = leaves[cursor++];
     if constexpr (std::is_same_v<L, Dim>)
-      x = Dim(static_cast<std::int64_t>(from.number));
+      x = Dim(from.number.integer());
     else if constexpr (std::is_same_v<L, Scalar>)
       x = Scalar(from.number);
     else
       x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
-  template <class S> void enter_stack(S& stack) {
-    base = cursor;
-    std::size_t at = cursor;
-    while (!leaves[at].stacked) ++at;
-    stack.layers().resize(leaves[at].layers.size());
-  }
+  void enter_stack(auto&) { base = cursor; }
   void enter_layer(int i) {
     layer = i;
     cursor = base;
@@ -30824,7 +33463,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
     if (leaf.is_number) {
-      info.number = is_dim[i] ? leaf.number : 0;  // a Scalar may change from call to call
+      info.number = is_dim[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
       infos.push_back(info);
       continue;
     }
@@ -30835,13 +33474,13 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
              ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
-      if (!(layer->shape() == x.shape()) || !(layer->sharding() == x.sharding()))
+      if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
              shape_text(x.dtype(), layer->shape()), text(layer->sharding(), mesh));
     }
     info.shape = x.shape();
-    info.sharding = x.sharding();
+    info.sharding = x.placement();
     if (leaf.stacked) {
       info.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
       for (int d = info.sharding.rank; d > 0; --d) {
@@ -30858,24 +33497,180 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 }
 #endif
 
-/// The executable for these leaves.
-template <class Traced>
-runtime::Executable& executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
-  ProgramCache& cache = cache_of<Traced>();
+/// The plan for these leaves, leased.
+inline PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
-  return cache.find(mesh, infos, options);
+  return cache.find({mesh, infos, options});
+}
+template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+  return executable_in(cache_of<Traced>(), leaves, options);
 }
 
-template <class Result> Result unflatten(std::vector<Leaf>& leaves) {
+/// Runs a program. What the result needs besides tensors is there before it begins, so that nothing is lost after it
+/// has ended. `give_up()` is called in between: what throws before left everything as it was.
+template <class Result, class GiveUp>
+Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
   Result result{};
-  FillLeaves fill{leaves};
+  SizeStacks size{executable, executable.plan().main().outputs.size()};
+  for_each_leaf(result, size);
+  give_up();
+  std::vector<Leaf> results = run_executable(executable, leaves);
+  FillLeaves fill{results};
   for_each_leaf(result, fill);
   return result;
 }
 
 }  // namespace detail
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/expression_program.hpp
+
+#ifndef TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
+#define TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
+
+namespace tessera::detail {
+
+/// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
+template <class X> struct ExpressionLeaves {
+  using type = std::tuple<X>;
+};
+template <class X>
+  requires std::is_arithmetic_v<X>
+struct ExpressionLeaves<X> {
+  using type = std::tuple<Scalar>;
+};
+template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operands...>> {
+  using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
+};
+
+/// Of an operation that gives a dim the extent of one operand, a size: which operand. -1: of none.
+template <class Tag, std::size_t Operands> constexpr int size_operand() {
+  if constexpr (requires { Tag::size_operand; })
+    return Tag::size_operand < static_cast<int>(Operands) ? Tag::size_operand : -1;
+  else
+    return -1;
+}
+
+/// The sizes of an expression that decide whether a dim has static extent 1, and so what the operations around them
+/// do with it. They are numbered, operations before their operands.
+template <class X> struct ExpressionSizes {
+  static constexpr int count(bool) { return 0; }
+  static void find_ones(const X&, bool, int&, unsigned&) {}
+};
+template <class Tag, class... Operands> struct ExpressionSizes<Expr<Tag, Operands...>> {
+  static constexpr int own = size_operand<Tag, sizeof...(Operands)>();
+  /// `inner`: another operation works on the result.
+  static constexpr int count(bool inner) {
+    return ((inner && own >= 0 ? 1 : 0) + ... + ExpressionSizes<Operands>::count(true));
+  }
+  static void find_ones(const Expr<Tag, Operands...>& x, bool inner, int& next, unsigned& ones) {
+    const int number = inner && own >= 0 ? next++ : -1;
+    visit<0>(x.operands, number, next, ones);
+  }
+
+ private:
+  template <int I, class First, class... Rest>
+  static void visit(const Pack<First, Rest...>& pack, int number, int& next, unsigned& ones) {
+    if constexpr (I == own) {
+      if (number >= 0 && number < 32 && pack.head.value() == 1) ones |= 1u << number;
+    } else {
+      ExpressionSizes<First>::find_ones(pack.head, true, next, ones);
+    }
+    if constexpr (sizeof...(Rest) > 0) visit<I + 1>(pack.tail, number, next, ones);
+  }
+};
+
+/// Emits an expression type on values for its leaves. Bit n of `ones`: size n is the constant 1.
+template <class X> struct ExpressionEmitter {
+  static constexpr Value emit(Value, const Value* leaves, int& next, unsigned, int&, bool) { return leaves[next++]; }
+};
+template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Operands...>> {
+  static constexpr int own = size_operand<Tag, sizeof...(Operands)>();
+
+  static constexpr Value emit(Value context, const Value* leaves, int& next, unsigned ones, int& size, bool inner) {
+    const int number = inner && own >= 0 ? size++ : -1;
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const Value operands[] = {operand<static_cast<int>(I), Operands>(context, leaves, next, ones, size, number)...};
+      return Emission<Expr<Tag, Operands...>>::emit(context, operands[I]...);
+    }(std::index_sequence_for<Operands...>{});
+  }
+
+ private:
+  template <int I, class X>
+  static constexpr Value operand(Value context, const Value* leaves, int& next, unsigned ones, int& size, int number) {
+    if (I != own || number < 0 || number >= 32 || (ones >> number & 1) == 0)
+      return ExpressionEmitter<X>::emit(context, leaves, next, ones, size, true);
+    ++next;
+    return context.number(1, DType::i64);
+  }
+};
+
+/// The traced function that an expression type is.
+template <class E, unsigned Ones> struct ExpressionFunction {
+  template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
+    const Value leaves[] = {trace_of(list)...};
+    int next = 0, size = 0;
+    return Sym<typename E::element, E::rank>(ExpressionEmitter<E>::emit(leaves[0], leaves, next, Ones, size, false));
+  }
+};
+template <class E, unsigned Ones, class Tuple> struct TracedExpressionOf;
+template <class E, unsigned Ones, class... Leaves> struct TracedExpressionOf<E, Ones, std::tuple<Leaves...>> {
+  using trace = Trace<ExpressionFunction<E, Ones>, Leaves...>;
+  using type = Traced<ExpressionFunction<E, Ones>, Leaves...>;
+};
+
+/// The programs that an expression type is. A traced function knows a size that is written as 1, and that its dim has
+/// static extent 1; an expression learns its sizes when it runs. So there is a program for each choice of the first
+/// few that are 1, and a dim broadcasts or is dropped in an expression where it does in a traced function.
+template <class E> class ExpressionPrograms {
+ public:
+  /// Sizes after these many are taken for larger ones.
+  static constexpr int most_sizes = 3;
+
+  static ProgramCache& find(const E& expression) {
+    if constexpr (sizes == 0 || !any) {
+      return cache_of<Of<0>>();  // where no choice can be traced, the compiler says why
+    } else {
+      unsigned ones = 0;
+      int next = 0;
+      ExpressionSizes<E>::find_ones(expression, false, next, ones);
+      ProgramCache* found = nullptr;
+      [&]<unsigned... Ones>(std::integer_sequence<unsigned, Ones...>) {
+        ((found = Ones == (ones & (choices - 1)) ? program<Ones>() : found), ...);
+      }(std::make_integer_sequence<unsigned, choices>{});
+      if (found == nullptr)
+        fail(errc::shape_mismatch, "[eval] static extent: an operation takes a dim of extent 1, as of a slice of size "
+                                   "1, and the size that it is given is another");
+      return *found;
+    }
+  }
+
+ private:
+  static constexpr int counted = ExpressionSizes<E>::count(false);
+  static constexpr int sizes = counted < most_sizes ? counted : most_sizes;
+  static constexpr unsigned choices = 1u << sizes;
+  using Leaves = typename ExpressionLeaves<E>::type;
+  template <unsigned Ones> using Of = typename TracedExpressionOf<E, Ones, Leaves>::type;
+  template <unsigned Ones>
+  static constexpr bool traceable = Traceable<typename TracedExpressionOf<E, Ones, Leaves>::trace>;
+  static constexpr bool any = []<unsigned... Ones>(std::integer_sequence<unsigned, Ones...>) {
+    return (traceable<Ones> || ...);
+  }(std::make_integer_sequence<unsigned, choices>{});
+
+  template <unsigned Ones> static ProgramCache* program() {
+    if constexpr (traceable<Ones>)
+      return &cache_of<Of<Ones>>();
+    else if constexpr (traceable<0>)
+      return &cache_of<Of<0>>();
+    else
+      return nullptr;
+  }
+};
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -30889,7 +33684,7 @@ namespace tessera::detail {
 /// The arguments of a call that are tensors and numbers, in order. It refers to them: the caller keeps them alive.
 template <std::size_t Count> struct PlainArguments {
   TensorStorage* tensors[Count];
-  double numbers[Count];
+  HostNumber numbers[Count];
   std::uint64_t keys[Count];  ///< what a plan depends on; 0 for a tensor that holds nothing
   std::size_t cursor = 0;
 
@@ -30901,37 +33696,45 @@ template <std::size_t Count> struct PlainArguments {
       tensors[i] = static_cast<TensorStorage*>(x.storage().get());
       keys[i] = tensors[i] == nullptr ? 0 : tensors[i]->layout()->id();
     } else {
-      numbers[i] = static_cast<double>(x.value());
-      keys[i] = std::is_same_v<L, Dim> ? std::bit_cast<std::uint64_t>(numbers[i]) : 0;
+      numbers[i] = x.number();
+      keys[i] = std::is_same_v<L, Dim> ? static_cast<std::uint64_t>(numbers[i].integer()) : 0;
     }
   }
 };
 
-/// The executables of a thread's last calls of one program, found by comparing a word for each argument: equal words
-/// mean arguments that were checked and planned for before. The cache of plans stays what decides.
+/// The plans of a thread's last calls of one program, found by comparing a word for each argument: equal words mean
+/// arguments that were checked and planned for before. The cache of plans stays what decides, and may drop them.
 template <std::size_t Count> class RecentCalls {
  public:
-  runtime::Executable* find(const PlainArguments<Count>& arguments) const {
+  PlanLease find(const PlainArguments<Count>& arguments) const {
     for (const Call& call : calls_) {
-      bool same = call.executable != nullptr;
+      bool same = call.slot != nullptr;
       for (std::size_t i = 0; i < Count; ++i) same = same && call.keys[i] == arguments.keys[i];
-      if (same) return call.executable;
+      if (same) return PlanLease(*call.slot, call.serial);
     }
-    return nullptr;
+    return {};
   }
   /// Takes the place of the oldest call. Programs that are not plain are not kept.
-  void add(const PlainArguments<Count>& arguments, runtime::Executable& executable) {
-    if (!executable.is_plain()) return;
-    Call& call = calls_[next_++ % most];
-    for (std::size_t i = 0; i < Count; ++i) call.keys[i] = arguments.keys[i];
-    call.executable = &executable;
+  void add(const PlainArguments<Count>& arguments, const PlanLease& plan) {
+    if (!plan->is_plain()) return;
+    Call* call = nullptr;
+    for (Call& known : calls_) {
+      bool same = known.slot != nullptr;
+      for (std::size_t i = 0; i < Count; ++i) same = same && known.keys[i] == arguments.keys[i];
+      if (same) call = &known;  // whose plan was dropped
+    }
+    if (call == nullptr) call = &calls_[next_++ % most];
+    for (std::size_t i = 0; i < Count; ++i) call->keys[i] = arguments.keys[i];
+    call->slot = plan.slot();
+    call->serial = plan.serial();
   }
 
  private:
   static constexpr unsigned most = 4;
   struct Call {
     std::uint64_t keys[Count];
-    runtime::Executable* executable;
+    PlanSlot* slot;
+    std::uint64_t serial;
   };
   // Constants and plain words, so that a thread pays nothing to have them.
   Call calls_[most]{};
@@ -30951,46 +33754,6 @@ namespace tessera {
 
 namespace detail {
 
-/// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
-template <class X> struct ExpressionLeaves {
-  using type = std::tuple<X>;
-};
-template <class X>
-  requires std::is_arithmetic_v<X>
-struct ExpressionLeaves<X> {
-  using type = std::tuple<Scalar>;
-};
-template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operands...>> {
-  using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
-};
-
-/// Emits an expression type on values for its leaves.
-template <class X> struct ExpressionEmitter {
-  static constexpr Value emit(Value, const Value* leaves, int& next) { return leaves[next++]; }
-};
-template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Operands...>> {
-  static constexpr Value emit(Value context, const Value* leaves, int& next) {
-    const Value operands[] = {ExpressionEmitter<Operands>::emit(context, leaves, next)...};
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Tag::emit(context, operands[I]...);
-    }(std::index_sequence_for<Operands...>{});
-  }
-};
-
-/// The traced function that an expression type is.
-template <class E> struct ExpressionFunction {
-  template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
-    const Value leaves[] = {trace_of(list)...};
-    int next = 0;
-    return Sym<typename E::element, E::rank>(ExpressionEmitter<E>::emit(leaves[0], leaves, next));
-  }
-};
-template <class E, class Tuple> struct TracedExpressionOf;
-template <class E, class... Leaves> struct TracedExpressionOf<E, std::tuple<Leaves...>> {
-  using type = Traced<ExpressionFunction<E>, Leaves...>;
-};
-template <class E> using TracedExpression = typename TracedExpressionOf<E, typename ExpressionLeaves<E>::type>::type;
-
 template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect);
 template <class Collect, class... Ts> void collect_pack(const Pack<Ts...>& pack, Collect& collect) {
   if constexpr (sizeof...(Ts) > 0) {
@@ -31002,7 +33765,7 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
   if constexpr (ExprOperand<X>)
     collect_pack(x.operands, collect);
   else if constexpr (std::is_arithmetic_v<X>)
-    collect.leaf(Scalar(static_cast<double>(x)));
+    collect.leaf(Scalar(x));
   else
     collect.leaf(x);
 }
@@ -31029,16 +33792,16 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
     static constinit thread_local RecentCalls<leaves> recent;
     PlainArguments<leaves> arguments;
     collect_expression(expression, arguments);
-    if (runtime::Executable* const known = recent.find(arguments)) {
-      cache_of<TracedExpression<E>>().count_hit();
+    ProgramCache& cache = ExpressionPrograms<E>::find(expression);
+    if (const PlanLease known = recent.find(arguments)) {
+      cache.count_hit();
       return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
     }
     CollectLeaves collect;
     collect_expression(expression, collect);
-    runtime::Executable& executable = executable_for<TracedExpression<E>>(collect.leaves);
-    recent.add(arguments, executable);
-    std::vector<Leaf> results = run_executable(executable, collect.leaves);
-    return unflatten<ShardedTensor<T, Rank>>(results);
+    const PlanLease plan = executable_in(cache, collect.leaves);
+    recent.add(arguments, plan);
+    return run_into<ShardedTensor<T, Rank>>(*plan, collect.leaves, [] {});
   });
 }
 
@@ -31060,16 +33823,16 @@ inline std::string explain_here(const Plan& plan, const CompiledProgram& compile
 template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
 
 /// The plan of an expression, without running it, and the same as text.
-template <ExprOperand E> const Plan& plan(const E& expression) {
-  return detail::with_line(expression.source, [&]() -> const Plan& {
+template <ExprOperand E> Plan plan(const E& expression) {
+  return detail::with_line(expression.source, [&] {
     detail::CollectLeaves collect;
     detail::collect_expression(expression, collect);
-    return detail::executable_for<detail::TracedExpression<E>>(collect.leaves).plan();
+    return detail::executable_in(detail::ExpressionPrograms<E>::find(expression), collect.leaves)->plan();
   });
 }
 template <ExprOperand E> std::string explain(const E& expression) {
-  const CompiledProgram compiled = detail::ProgramCode<detail::TracedExpression<E>>::compiled();
-  return detail::explain_here(plan(expression), compiled);
+  const Plan& found = plan(expression);
+  return detail::explain_here(found, detail::ExpressionPrograms<E>::find(expression).compiled());
 }
 
 }  // namespace tessera
@@ -31084,10 +33847,13 @@ template <ExprOperand E> std::string explain(const E& expression) {
 namespace tessera {
 
 namespace detail {
-/// An expression given to a compiled function is computed first.
+/// An expression given to a compiled function is computed first. A floating-point number can only be a Scalar; an
+/// integer could be a Dim as well, so its caller says which.
 template <class A> decltype(auto) as_argument(A&& argument) {
   if constexpr (ExprOperand<std::remove_cvref_t<A>>)
     return eval(argument);
+  else if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
+    return Scalar(static_cast<double>(argument));
   else
     return std::forward<A>(argument);
 }
@@ -31102,52 +33868,75 @@ template <class F> class Compiled {
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
+  /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
+  /// not been compiled: it is differentiated and fused with what is around it, under the options of the outermost.
+  template <class... Args> constexpr auto operator()(Args&&... args) const {
+    if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
+      return (*this)(as_scalar(std::forward<Args>(args))...);
+    } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
+      return detail::call_in_trace<F>(args...);
+    } else if constexpr (!traced<Args...>::valid) {
+      return detail::NoResult{};  // the compiler has said why
+    } else {
+      // Traces run in the compiler alone: a call that runs pays nothing for this.
+      if (std::is_constant_evaluated())
+        if ((detail::holds_placeholders(args) || ...))
+          return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
+      return run(std::forward<Args>(args)...);
+    }
+  }
+
   /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
   /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
-  /// updates parameters in place. When the call throws before it has run, they are as they were.
-  template <class... Args> typename traced<Args...>::result operator()(Args&&... args) const {
+  /// updates parameters in place. When the call throws, all of them are as they were, unless it had begun to write a
+  /// result over one of them: then their tensors are empty, all of them.
+  template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
     using Result = typename traced<Args...>::result;
     std::vector<Leaf> leaves;
-    runtime::Executable* executable = nullptr;
+    detail::PlanLease plan;
     if constexpr (takes_tensors<Args...> && StoredOperand<Result>) {
       static constinit thread_local detail::RecentCalls<sizeof...(Args)> recent;
       detail::PlainArguments<sizeof...(Args)> arguments;
       (arguments.leaf(args), ...);
-      executable = asks_nothing() ? recent.find(arguments) : nullptr;
-      if (executable != nullptr) {
+      if (asks_nothing()) plan = recent.find(arguments);
+      if (plan) {
         detail::cache_of<traced<Args...>>().count_hit();
       } else {
-        executable = &find<traced<Args...>>(leaves, args...);
-        if (asks_nothing()) recent.add(arguments, *executable);
+        plan = find<traced<Args...>>(leaves, args...);
+        if (asks_nothing()) recent.add(arguments, plan);
       }
-      if (executable->is_plain()) try {
-          return Result(detail::run_plain(*executable, arguments.tensors, arguments.numbers));
+      if (plan->is_plain()) try {
+          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers));
         } catch (const error& e) {
           detail::rethrow_with_line(e, in_a_call, source_);
         }
     } else {
-      executable = &find<traced<Args...>>(leaves, args...);
+      plan = find<traced<Args...>>(leaves, args...);
     }
-    (give_up<Args>(args), ...);
-    std::vector<Leaf> results;
+    bool given_up = false;
+    const auto give_up_all = [&] {
+      (give_up<Args>(args), ...);
+      given_up = true;
+    };
     try {
-      results = detail::run_executable(*executable, leaves);
+      return detail::run_into<Result>(*plan, leaves, give_up_all);
     } catch (...) {
-      detail::RestoreLeaves restore{leaves};
-      (give_back<Args>(args, restore), ...);
+      if (given_up && !plan->overwrote()) {
+        detail::RestoreLeaves restore{leaves};
+        (give_back<Args>(args, restore), ...);
+      }
       try {
         throw;
       } catch (const error& e) {
         detail::rethrow_with_line(e, in_a_call, source_);
       }
     }
-    return detail::unflatten<Result>(results);
   }
 
   /// The plan of a call, without running it.
-  template <class... Args> const Plan& plan(const Args&... args) const {
+  template <class... Args> Plan plan(const Args&... args) const {
     std::vector<Leaf> leaves;
-    return find<traced<const Args&...>>(leaves, args...).plan();
+    return find<traced<const Args&...>>(leaves, args...)->plan();
   }
   /// The plan as text: kernels, collectives, bytes, source lines, and what multiplies matrices on this processor.
   template <class... Args> std::string explain(const Args&... args) const {
@@ -31158,6 +33947,10 @@ template <class F> class Compiled {
   template <class... Args> CacheStatistics cache_statistics() const {
     return detail::cache_of<Traced<F, Args...>>().statistics();
   }
+  /// Drops the plans for arguments of these types, but those that are running.
+  template <class... Args> void clear_cache() const {
+    detail::PlanCache::instance().clear(&detail::cache_of<Traced<F, Args...>>());
+  }
 
  private:
   Source source_;
@@ -31166,6 +33959,12 @@ template <class F> class Compiled {
   /// A call has no line of its own: errors that know of none say where the function was compiled.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
 
+  template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
+      return Scalar(static_cast<double>(argument));
+    else
+      return std::forward<A>(argument);
+  }
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
   /// Whether the arguments of a call are tensors and numbers, all of them lent.
   template <class... Args>
@@ -31174,13 +33973,14 @@ template <class F> class Compiled {
                                           NumberOperand<std::remove_cvref_t<Args>>)&&...) &&
                                         !((StoredOperand<std::remove_cvref_t<Args>> && moved_in<Args>) || ...);
 
+  /// Calls are recognised by their arguments alone only without options.
   bool asks_nothing() const {
     return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty() &&
-           !options_.deterministic;
+           !options_.deterministic && options_.sizes == nullptr;
   }
 
-  /// The executable for these arguments, and their leaves.
-  template <class T, class... Args> runtime::Executable& find(std::vector<Leaf>& leaves, const Args&... args) const {
+  /// The plan for these arguments, and their leaves.
+  template <class T, class... Args> detail::PlanLease find(std::vector<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);
@@ -31219,8 +34019,7 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 /// by the C++ compiler, to record what it computes.
 /// `options` say what a plan of it must not do.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
-  static_assert(std::is_empty_v<F>,
-                "tessera: a compiled function must not capture anything; pass what it needs as arguments");
+  (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);
 }
 template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current()) {
@@ -31586,7 +34385,7 @@ inline std::string elements_text(const TensorStorage& storage, const PrintOption
   std::vector<std::vector<std::int64_t>> shown;
   std::vector<std::size_t> sizes, gaps;
   for (std::int64_t extent : storage.shape()) {
-    const bool abbreviated = elements > options.threshold && extent > 2 * edge;
+    const bool abbreviated = elements > options.threshold && extent - edge > edge;
     shown.emplace_back();
     for (std::int64_t i = 0; i < extent; ++i) {
       if (abbreviated && i == edge) i = extent - edge;
