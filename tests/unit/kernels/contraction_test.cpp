@@ -266,6 +266,61 @@ TEST(Contraction, BigProductsSplitForThreads) {
   EXPECT_GE(ContractionPlan(einsum("mk,kn->mn", {{'m', 256}, {'k', 4096}, {'n', 256}}), {4, false}).item_count(), 4);
 }
 
+/// Products with long sums, in every way that they are computed: of matrices, packed once or by each item, over two
+/// dims that do not merge; of vectors; by loops.
+struct LongProduct {
+  const char* equation;
+  std::vector<std::pair<char, std::int64_t>> extents;
+  bool packed = false;
+};
+const std::vector<LongProduct>& long_products() {
+  static const std::vector<LongProduct> products = {
+      {"mk,kn->mn", {{'m', 3}, {'k', 40'000}, {'n', 5}}},
+      {"km,kn->nm", {{'m', 9}, {'k', 40'003}, {'n', 2}}},
+      {"kmj,knj->mn", {{'m', 3}, {'k', 300}, {'n', 4}, {'j', 120}}},
+      {"bmk,kn->bmn", {{'b', 3}, {'m', 100}, {'k', 10'501}, {'n', 32}}, true},
+      {"k,k->", {{'k', 400'007}}},
+      {"mk,k->m", {{'m', 3}, {'k', 50'000}}},
+      {"km,k->m", {{'m', 3}, {'k', 50'000}}},
+      {"kb,kb->b", {{'b', 70}, {'k', 5'000}}},
+      {"kjb,jkb->b", {{'b', 3}, {'k', 70}, {'j', 1'000}}},
+  };
+  return products;
+}
+
+TEST(Contraction, LongSums) {
+  std::mt19937 random(9);
+  for (const LongProduct& product : long_products()) {
+    const ContractionShape shape = einsum(product.equation, product.extents);
+    EXPECT_EQ(ContractionPlan(shape, {3, false}).packed_size<float>() > 0, product.packed) << product.equation;
+    check<float>(shape, {3, false}, random, product.equation);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The error does not grow with the number of terms: docs/decisions/0029.
+TEST(Contraction, ErrorsOfLongSums) {
+  std::mt19937 random(10);
+  for (const LongProduct& product : long_products())
+    for (const bool equal : {true, false}) {
+      const ContractionShape shape = einsum(product.equation, product.extents);
+      const auto values = [&](const Labels& labels, const Strides& strides) {
+        std::vector<float> made(span_of(shape_of(labels, shape), strides), 0.1f);
+        for (float& value : made) value = equal ? value : std::uniform_real_distribution<float>(0, 1)(random);
+        return made;
+      };
+      const auto a = values(shape.a, shape.a_strides), b = values(shape.b, shape.b_strides);
+      const std::size_t size = span_of(shape_of(shape.out, shape), shape.out_strides);
+      std::vector<float> out(size);
+      std::vector<double> expected(size);
+      naive(shape, a.data(), b.data(), expected.data(), false, 1);
+      const ContractionPlan plan(shape, {3, false});
+      for (std::int64_t item = 0; item < plan.item_count(); ++item) plan.run(item, a.data(), b.data(), out.data());
+      for (std::size_t i = 0; i < size; ++i)
+        EXPECT_NEAR(out[i] / expected[i], 1, equal ? 5e-6 : 1e-6) << product.equation << (equal ? ", equal terms" : "");
+    }
+}
+
 /// Counts what it is asked for, and lets Eigen do it.
 struct CountingProvider final : ContractionProvider {
   mutable int calls = 0;
