@@ -167,7 +167,7 @@ ts::Leaf store(const ts::Mesh& mesh, const Argument& argument, const ts::Partiti
 }
 
 Array load(const ts::Leaf& leaf) {
-  if (leaf.is_number) return Array::number(leaf.number);
+  if (leaf.is_number) return Array::number(leaf.number.real());
   Array all;
   all.shape = leaf.layers[0]->shape();
   if (leaf.stacked) all.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
