@@ -209,7 +209,7 @@ TEST(creation, mistakes_are_named_with_the_line) {
         ts::arange<int>(4, mesh, {"data", ts::none});
       },
       "creation_test.cpp:");
-  EXPECT_EQ(ts::size(ts::zeros<float>({1ll << 40, 0, 1ll << 40}, mesh)), 0);
+  EXPECT_EQ(ts::size(ts::zeros<float>({1ll << 20, 0, 1ll << 20}, mesh)), 0);
 }
 
 TEST(creation, a_tensor_without_data_says_so) {
