@@ -3989,7 +3989,7 @@ template <class T> inline constexpr bool is_array_v = false;
 template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
 
 struct AnyField {
-  template <class T> operator T() const;
+  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns where it lacks a body
 };
 /// Converts to the base classes of a struct alone.
 template <class Struct> struct AnyBase {

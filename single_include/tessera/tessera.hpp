@@ -11659,7 +11659,7 @@ template <class T> inline constexpr bool is_array_v = false;
 template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
 
 struct AnyField {
-  template <class T> operator T() const;
+  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns where it lacks a body
 };
 /// Converts to the base classes of a struct alone.
 template <class Struct> struct AnyBase {
@@ -28323,9 +28323,9 @@ class Executable {
     return v < 0 || !value(v).stacked ? 0 : static_cast<std::size_t>(value(v).shape[0]);
   }
   /// Result k where it is a number that was known when the program was planned, as Dims are.
-  double result_number(std::size_t k) const {
+  HostNumber result_number(std::size_t k) const {
     const int node = compiled_.program.main().outputs[k];
-    return plan_.main().outputs[k] < 0 ? plan_.main().numbers[static_cast<std::size_t>(node)] : 0;
+    return plan_.main().outputs[k] < 0 ? plan_.main().numbers[static_cast<std::size_t>(node)] : HostNumber();
   }
   /// Whether the last run began to write a result over an argument that was given up: if it threw, what is there is
   /// neither the argument nor the result.
@@ -32185,9 +32185,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Sums along a line are kept in f64, which keeps sums of positive numbers ascending, too. Integers wrap around.
+/// Integers wrap around.
 template <class T, bool = std::is_integral_v<T>> struct ScanSum {
-  using type = long_sum_t<T>;
+  using type = T;
 };
 template <class T> struct ScanSum<T, true> {
   using type = std::make_unsigned_t<T>;
@@ -32197,20 +32197,34 @@ struct ScanSteps {
   std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
 };
 
-/// `Width` lines side by side, each in its order.
+/// `Width` lines side by side, each in its order. Of f32, runs are summed up on their own: to the sum of those before,
+/// which is kept in f64.
 template <int Width, class T>
 void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
   using Wide = typename ScanSum<T>::type;
-  Wide sums[Width];
-  for (int l = 0; l < Width; ++l) sums[l] = start == nullptr ? Wide{} : static_cast<Wide>(start[l * s.sum_lane]);
+  constexpr bool by_runs = !std::is_same_v<T, long_sum_t<T>>;
+  Wide sums[Width], before[Width];
+  long_sum_t<Wide> long_sums[Width];
+  for (int l = 0; l < Width; ++l) {
+    before[l] = start == nullptr ? Wide{} : static_cast<Wide>(start[l * s.sum_lane]);
+    long_sums[l] = before[l];
+    sums[l] = by_runs ? Wide{} : before[l];
+  }
+  const auto value = [&](int l) { return static_cast<T>(by_runs ? before[l] + sums[l] : sums[l]); };
   const auto store = [&](std::int64_t i) {
     T* const own = to + i * s.to_step;
     if (s.to_lane == 1)
-      for (int l = 0; l < Width; ++l) own[l] = static_cast<T>(sums[l]);
+      for (int l = 0; l < Width; ++l) own[l] = value(l);
     else
-      for (int l = 0; l < Width; ++l) own[l * s.to_lane] = static_cast<T>(sums[l]);
+      for (int l = 0; l < Width; ++l) own[l * s.to_lane] = value(l);
   };
   for (std::int64_t i = 0; i < s.count; ++i) {
+    if (by_runs && i % sum_run == 0)
+      for (int l = 0; l < Width; ++l) {
+        long_sums[l] += sums[l];
+        before[l] = static_cast<Wide>(long_sums[l]);
+        sums[l] = Wide{};
+      }
     const T* const own = from + i * s.from_step;
     Wide terms[Width];  // read before the result is written, which may be where the operand is
     if (s.from_lane == 1)
@@ -32221,7 +32235,8 @@ void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start,
     for (int l = 0; l < Width; ++l) sums[l] = static_cast<Wide>(sums[l] + terms[l]);
     if (!exclusive && to != nullptr) store(i);
   }
-  for (int l = 0; l < Width && total != nullptr; ++l) total[l * s.sum_lane] = static_cast<T>(sums[l]);
+  for (int l = 0; l < Width && total != nullptr; ++l)
+    total[l * s.sum_lane] = by_runs ? static_cast<T>(long_sums[l] + sums[l]) : value(l);
 }
 
 template <class T>
@@ -33371,7 +33386,7 @@ struct SizeStacks {
   std::size_t cursor = 0, base = 0;
 
   template <class L> void leaf(L& x) {
-    if constexpr (std::is_same_v<L, Dim>) x = Dim(static_cast<std::int64_t>(executable.result_number(cursor)));
+    if constexpr (std::is_same_v<L, Dim>) x = Dim(executable.result_number(cursor).integer());
     ++cursor;
   }
   template <class S> void enter_stack(S& stack) {

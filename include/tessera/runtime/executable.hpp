@@ -88,9 +88,9 @@ class Executable {
     return v < 0 || !value(v).stacked ? 0 : static_cast<std::size_t>(value(v).shape[0]);
   }
   /// Result k where it is a number that was known when the program was planned, as Dims are.
-  double result_number(std::size_t k) const {
+  HostNumber result_number(std::size_t k) const {
     const int node = compiled_.program.main().outputs[k];
-    return plan_.main().outputs[k] < 0 ? plan_.main().numbers[static_cast<std::size_t>(node)] : 0;
+    return plan_.main().outputs[k] < 0 ? plan_.main().numbers[static_cast<std::size_t>(node)] : HostNumber();
   }
   /// Whether the last run began to write a result over an argument that was given up: if it threw, what is there is
   /// neither the argument nor the result.

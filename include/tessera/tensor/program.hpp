@@ -130,7 +130,7 @@ struct SizeStacks {
   std::size_t cursor = 0, base = 0;
 
   template <class L> void leaf(L& x) {
-    if constexpr (std::is_same_v<L, Dim>) x = Dim(static_cast<std::int64_t>(executable.result_number(cursor)));
+    if constexpr (std::is_same_v<L, Dim>) x = Dim(executable.result_number(cursor).integer());
     ++cursor;
   }
   template <class S> void enter_stack(S& stack) {

@@ -405,7 +405,7 @@ struct Doubled {
 };
 template <class Block> std::string shape_error(std::vector<Shape> arguments, double layers = 0) {
   const Program program = trace<Step, Float<2>, ts::Stack<Block>, Float<2>>();
-  std::vector<double> numbers(arguments.size(), layers);
+  std::vector<ts::HostNumber> numbers(arguments.size(), layers);
   try {
     ts::infer_shapes(program.view(), arguments.data(), numbers.data());
   } catch (const ts::error& e) {
@@ -430,7 +430,8 @@ TEST(StackBodies, ThatChangeTheShape) {
   const Program counted = trace<Step, Float<2>, ts::Stack<Polynomial>, Float<2>>();
   const std::vector<Shape> arguments{{2, 4}, {}, {2, 4}};
   for (const double layers : {0.0, -1.0})
-    EXPECT_THROW(ts::infer_shapes(counted.view(), arguments.data(), std::vector<double>(3, layers).data()), ts::error);
+    EXPECT_THROW(ts::infer_shapes(counted.view(), arguments.data(), std::vector<ts::HostNumber>(3, layers).data()),
+                 ts::error);
 }
 struct Narrowed {
   constexpr auto operator()(const auto& v) const { return ts::sum<0>(v, ts::keepdims); }
