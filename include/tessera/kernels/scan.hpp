@@ -58,12 +58,13 @@ void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start,
       for (int l = 0; l < Width; ++l) own[l * s.to_lane] = value(l);
   };
   for (std::int64_t i = 0; i < s.count; ++i) {
-    if (by_runs && i % sum_run == 0)
-      for (int l = 0; l < Width; ++l) {
-        long_sums[l] += sums[l];
-        before[l] = static_cast<Wide>(long_sums[l]);
-        sums[l] = Wide{};
-      }
+    if constexpr (by_runs)
+      if (i % sum_run == 0)
+        for (int l = 0; l < Width; ++l) {
+          long_sums[l] += sums[l];
+          before[l] = static_cast<Wide>(long_sums[l]);
+          sums[l] = Wide{};
+        }
     const T* const own = from + i * s.from_step;
     Wide terms[Width];  // read before the result is written, which may be where the operand is
     if (s.from_lane == 1)
