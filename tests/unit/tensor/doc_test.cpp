@@ -101,8 +101,8 @@ device 3, replica 1, [2:3,0:2], 2 elements
 
   ts::load_local_shards(again, ts::local_shards(small));
   EXPECT_EQ(ts::to_host(again), host);
-  ts::update_shards(again, [](const ts::Box& box, std::span<float> values) {
-    for (float& value : values) value += static_cast<float>(box.begin[0]);
+  ts::update_shards(again, [](const ts::Box& box, std::span<float> shard) {
+    for (float& value : shard) value += static_cast<float>(box.begin[0]);
   });
   EXPECT_EQ(ts::to_host(again), (std::vector<float>{1, 2.5, 3, 4.25, 7, 8}));
   ts::all_equal(again, small);    // false: the same shape and elements, however they lie?
