@@ -11,7 +11,7 @@ execute_process(COMMAND ${command} RESULT_VARIABLE status OUTPUT_VARIABLE output
 
 if(KIND STREQUAL "twin")
   if(NOT status EQUAL 0)
-    message(FATAL_ERROR "The twin must compile:\n${output}")
+    message(FATAL_ERROR "The twins must compile:\n${output}")
   endif()
   return()
 endif()
