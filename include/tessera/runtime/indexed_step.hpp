@@ -37,6 +37,7 @@ class IndexedStep final : public PreparedStep {
       if (!work.stores(at, layout.value(step.outputs[0]).sharding) || !layout.holds(step.outputs[0], at)) continue;
       add_place(layout, table, rows, index, at);
     }
+    long_sums_.resize(places_.size());
   }
 
   /// Rows of all parts are added into the one table that holds their sum, part after part.
@@ -66,7 +67,7 @@ class IndexedStep final : public PreparedStep {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
     if (!gathers_) fill_zero(frame);
-    const std::vector<std::uint8_t> long_sums = gathers_ ? std::vector<std::uint8_t>{} : find_long_sums(frame);
+    if (!gathers_) find_long_sums(frame);
     const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
     parallel_for(count, Cost::bytes(part_bytes_ * terms_), [&](std::int64_t chain) {
       for (std::int64_t i = chain * terms_; i < (chain + 1) * terms_; ++i) {
@@ -80,7 +81,7 @@ class IndexedStep final : public PreparedStep {
         const auto bad = gathers_ ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
                                   : kernels::scatter_add_rows(
                                         dtype_, index_dtype_, table, rows, index, shape, place.window,
-                                        long_sums[static_cast<std::size_t>(part.place)] == 0 ? kernels::LongSums::none
+                                        long_sums_[static_cast<std::size_t>(part.place)] == 0 ? kernels::LongSums::none
                                         : i == chain * terms_ ? kernels::LongSums::on_zeros
                                                               : kernels::LongSums::on_others);
         if (bad) {
@@ -112,21 +113,20 @@ class IndexedStep final : public PreparedStep {
   DType dtype_{}, index_dtype_{};
   std::int64_t element_ = 4, index_element_ = 4;
   std::vector<Place> places_;
+  mutable std::vector<std::uint8_t> long_sums_;  // by place, so that a run allocates nothing
   std::vector<Part> parts_;
   std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
 
   /// By place: whether some row gets so many additions that they are not to be added up in f32 alone.
-  std::vector<std::uint8_t> find_long_sums(Frame& frame) const {
-    std::vector<std::uint8_t> found(places_.size(), 0);
-    if (dtype_ != DType::f32 || parts_.empty()) return found;
+  void find_long_sums(Frame& frame) const {
+    if (dtype_ != DType::f32 || parts_.empty()) return;
     const double bytes = static_cast<double>(volume(places_[0].shape.index) * index_element_);
     parallel_for(static_cast<std::int64_t>(places_.size()), Cost::bytes(4 * bytes), [&](std::int64_t i) {
       const Place& place = places_[static_cast<std::size_t>(i)];
-      found[static_cast<std::size_t>(i)] = kernels::has_long_sums(
+      long_sums_[static_cast<std::size_t>(i)] = kernels::has_long_sums(
           index_dtype_, frame.pointers[static_cast<std::size_t>(place.index)], place.shape, place.window);
     });
-    return found;
   }
 
   void fill_zero(Frame& frame) const {
