@@ -1,12 +1,12 @@
 #ifndef TESSERA_KERNELS_INDEXED_HPP
 #define TESSERA_KERNELS_INDEXED_HPP
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include <tessera/base/dtype.hpp>
@@ -143,7 +143,9 @@ class LongRowSums {
   LongRowSums(float* table, std::int64_t row_step, std::int64_t rows, std::int64_t count, std::int64_t step)
       : table_(table), row_step_(row_step), count_(count), step_(step) {
     terms_ = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(rows));
+    place_ = thread_scratch<Scratch::row_places, std::int32_t>(static_cast<std::size_t>(rows));
     std::memset(terms_, 0, static_cast<std::size_t>(rows));
+    std::fill_n(place_, rows, -1);
   }
   /// Rows that get some additions are moved before the first one: what they hold is a long sum, too.
   template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
@@ -157,10 +159,11 @@ class LongRowSums {
   }
   /// Adds what was moved to the rows.
   void finish() {
-    for (const auto& [row, first] : places_)
-      for (std::int64_t i = 0; i < count_; ++i) {
+    const double* sum = sums_.data();
+    for (const std::int64_t row : moved_)
+      for (std::int64_t i = 0; i < count_; ++i, ++sum) {
         float& element = table_[row * row_step_ + i * step_];
-        element = static_cast<float>(sums_[first + static_cast<std::size_t>(i)] + static_cast<double>(element));
+        element = static_cast<float>(*sum + static_cast<double>(element));
       }
   }
 
@@ -168,15 +171,20 @@ class LongRowSums {
   float* table_;
   std::int64_t row_step_, count_, step_;
   std::uint8_t* terms_;  // by row, since it was moved
-  std::unordered_map<std::int64_t, std::size_t> places_;
-  std::vector<double> sums_;
+  std::int32_t* place_;  // by row: which of the rows that were moved; -1: it was not
+  std::vector<std::int64_t> moved_;
+  std::vector<double> sums_;  // of the rows that were moved
 
   void move(std::int64_t row) {
-    const auto [found, is_new] = places_.try_emplace(row, sums_.size());
-    if (is_new) sums_.resize(sums_.size() + static_cast<std::size_t>(count_), 0.0);
+    if (place_[row] < 0) {
+      place_[row] = static_cast<std::int32_t>(moved_.size());
+      moved_.push_back(row);
+      sums_.resize(sums_.size() + static_cast<std::size_t>(count_), 0.0);
+    }
+    double* const sum = sums_.data() + place_[row] * count_;
     for (std::int64_t i = 0; i < count_; ++i) {
       float& element = table_[row * row_step_ + i * step_];
-      sums_[found->second + static_cast<std::size_t>(i)] += static_cast<double>(element);
+      sum[i] += static_cast<double>(element);
       element = 0;
     }
   }

@@ -21,6 +21,7 @@ enum class Scratch {
   sums,
   long_sums,
   row_counts,
+  row_places,
   partial_products,
   sort
 };
