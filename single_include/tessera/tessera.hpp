@@ -14292,7 +14292,7 @@ template <class T> struct WhatToDo {
                                    "give clang -fconstexpr-steps=8388608 and g++ -fconstexpr-ops-limit=268435456");
 };
 template <class T> struct Reason {
-  static_assert(recorded<T, first_room>.used.graphs > 0);
+  static_assert(T::template freeze<first_room>().used.graphs > 0);
 };
 template <class T> struct UntraceableProgram : WhatToDo<T>, Reason<T>, NoProgram {};
 template <class T> constexpr auto program_of() {
@@ -32919,7 +32919,7 @@ class PlanLease {
   PlanLease(PlanSlot& slot, std::uint64_t serial) : slot_(&slot), serial_(serial) {
     slot.mutex.lock();
     if (slot.serial == serial)
-      slot.last_use.store(clock.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      mark_used();
     else
       give_back();
   }
@@ -32947,6 +32947,9 @@ class PlanLease {
   PlanSlot* slot_ = nullptr;
   std::uint64_t serial_ = 0;
 
+  /// Of a slot that this thread has locked.
+  explicit PlanLease(PlanSlot& slot) : slot_(&slot), serial_(slot.serial) { mark_used(); }
+  void mark_used() { slot_->last_use.store(clock.load(std::memory_order_relaxed), std::memory_order_relaxed); }
   void give_back() { std::exchange(slot_, nullptr)->mutex.unlock(); }
 };
 
@@ -33102,11 +33105,16 @@ TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanReques
     outputs.assign(given, given + program.compiled_.program.main().output_count);
   const std::int64_t bytes = executable->bytes();
   PlanSlot *dropped = nullptr, *slot = nullptr;
-  PlanLease lease;
   {
     const std::unique_lock lock(mutex_);
     make_room();
     slot = std::exchange(free_, free_->next);
+  }
+  // Whoever holds a slot may wait for the table, so nobody who holds the table waits for a slot.
+  slot->mutex.lock();
+  PlanLease lease;
+  {
+    const std::unique_lock lock(mutex_);
     slot->program = &program;
     slot->hash = hash;
     slot->mesh = request.mesh;
@@ -33117,13 +33125,9 @@ TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanReques
     slot->bytes = bytes;
     slot->executable = std::move(executable);
     slot->next = std::exchange(bucket(hash), slot);
-    const std::uint64_t serial = ++last_serial_;
-    {
-      const std::lock_guard own(slot->mutex);
-      slot->serial = serial;
-    }
+    slot->serial = ++last_serial_;
     PlanLease::clock.fetch_add(1, std::memory_order_relaxed);
-    lease = PlanLease(*slot, serial);
+    lease = PlanLease(*slot);
     ++entries_;
     ++program.entries_;
     bytes_ += bytes;

@@ -1,5 +1,5 @@
 // expect: fail_value_differs_over_an_axis_that_its_spec_does_not_name
-// lines: 70
+// lines: 88
 #include <tessera/ops/shard_map.hpp>
 #include <tessera/partition/static_plan.hpp>
 

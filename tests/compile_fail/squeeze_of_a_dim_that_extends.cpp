@@ -1,5 +1,5 @@
 // expect: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped
-// lines: 60
+// lines: 66
 #include <tessera/graph/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

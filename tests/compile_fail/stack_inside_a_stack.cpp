@@ -1,5 +1,5 @@
 // expect: the layers of a Stack have no Stack inside, and take none as an argument
-// lines: 85
+// lines: 105
 #include <array>
 
 #include <tessera/graph/value_and_grad.hpp>

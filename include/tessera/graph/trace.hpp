@@ -257,7 +257,7 @@ template <class T> struct WhatToDo {
                                    "give clang -fconstexpr-steps=8388608 and g++ -fconstexpr-ops-limit=268435456");
 };
 template <class T> struct Reason {
-  static_assert(recorded<T, first_room>.used.graphs > 0);
+  static_assert(T::template freeze<first_room>().used.graphs > 0);
 };
 template <class T> struct UntraceableProgram : WhatToDo<T>, Reason<T>, NoProgram {};
 template <class T> constexpr auto program_of() {
