@@ -13,10 +13,10 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// c + a b; integers wrap.
+/// c + a b; integers wrap, short ones too: their products would be ints, and those must not overflow.
 template <class T> T multiply_add(T c, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
+    using U = std::common_type_t<unsigned, std::make_unsigned_t<T>>;
     return static_cast<T>(static_cast<U>(c) + static_cast<U>(a) * static_cast<U>(b));
   } else {
     return c + a * b;
