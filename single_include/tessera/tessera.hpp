@@ -26190,7 +26190,7 @@ template <class T> constexpr T quotient(T a, T b) {
 /// Whole powers modulo 2^bits; a negative exponent leaves what truncation does.
 template <class T> constexpr T whole_power(T base, T exponent) {
   if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0);
-  using Unsigned = std::make_unsigned_t<T>;
+  using Unsigned = std::common_type_t<unsigned, std::make_unsigned_t<T>>;  // short ones would be multiplied as ints
   Unsigned result = 1, factor = static_cast<Unsigned>(base);
   for (T left = exponent; left > 0; left /= 2, factor *= factor)
     if (left % 2 == 1) result *= factor;
