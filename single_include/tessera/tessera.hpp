@@ -3948,7 +3948,7 @@ struct Node {
 
 /// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
 /// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
-/// lists: over others the value lies as it is found best.
+/// lists: over all other axes the partitioner chooses.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.
@@ -5404,7 +5404,7 @@ using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 /// Whether the sharding rule of a node has a reduction, so that its result can be partial.
 using PartialRule = bool (*)(const GraphView&, int id);
-/// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
+/// Of an operation that moves rows of one dim: the row of the result that row 0 of operand i becomes.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
 
@@ -15567,7 +15567,7 @@ constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsi
   return spec;
 }
 
-/// x, laid out over the axes of a shard_map as the spec says; over other axes as it is found best.
+/// x, sharded over the axes of a shard_map as the spec says; over all other axes the partitioner chooses.
 constexpr Value placed(const ShardMapText& text, const Value& x, const PartitionSpec& spec,
                        const PartitionSpec* cotangent = nullptr) {
   Node made{.op = Op::constraint, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit};
@@ -16015,7 +16015,8 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   }
 }
 
-/// The same value on every device, taken as one that may differ. Arithmetic with varying values does it unasked.
+/// A value that is the same on every device, marked as varying over the axes. Arithmetic with varying values does this
+/// by itself.
 /// Gradient: psum. No communication.
 template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<false, X, Axes...>();
@@ -21176,7 +21177,7 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
-  // A sum, or a rounding, that a step takes over is written while operands of the step are still to be read.
+  // Some steps also write the sum or the rounded copy of their result, while their operands are still to be read.
   Growable<int> last;
   for (const PlanValue& value : plan.values) last.push_back(value.last_step);
   for (int s = 0; s + 1 < count; ++s) {

@@ -36,7 +36,7 @@ struct Node {
 
 /// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
 /// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
-/// lists: over others the value lies as it is found best.
+/// lists: over all other axes the partitioner chooses.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.

@@ -84,7 +84,7 @@ using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 /// Whether the sharding rule of a node has a reduction, so that its result can be partial.
 using PartialRule = bool (*)(const GraphView&, int id);
-/// Of an operation that moves rows of one dim: where row 0 of operand i comes to lie in the result.
+/// Of an operation that moves rows of one dim: the row of the result that row 0 of operand i becomes.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
 

@@ -147,7 +147,8 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   }
 }
 
-/// The same value on every device, taken as one that may differ. Arithmetic with varying values does it unasked.
+/// A value that is the same on every device, marked as varying over the axes. Arithmetic with varying values does this
+/// by itself.
 /// Gradient: psum. No communication.
 template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<false, X, Axes...>();

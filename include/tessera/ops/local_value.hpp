@@ -117,7 +117,7 @@ constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsi
   return spec;
 }
 
-/// x, laid out over the axes of a shard_map as the spec says; over other axes as it is found best.
+/// x, sharded over the axes of a shard_map as the spec says; over all other axes the partitioner chooses.
 constexpr Value placed(const ShardMapText& text, const Value& x, const PartitionSpec& spec,
                        const PartitionSpec* cotangent = nullptr) {
   Node made{.op = Op::constraint, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit};

@@ -42,7 +42,7 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
-  // A sum, or a rounding, that a step takes over is written while operands of the step are still to be read.
+  // Some steps also write the sum or the rounded copy of their result, while their operands are still to be read.
   Growable<int> last;
   for (const PlanValue& value : plan.values) last.push_back(value.last_step);
   for (int s = 0; s + 1 < count; ++s) {
