@@ -1,5 +1,6 @@
 #ifndef TESSERA_STATIC_HPP
 #define TESSERA_STATIC_HPP
+#include <tessera/base/push_macros.hpp>
 
 /// Planning, asserting and printing: traces, gradients, units and plans as constants. No threads, nothing to link.
 
@@ -22,5 +23,7 @@
 #include <tessera/partition/plan_memory.hpp>
 #include <tessera/partition/static_plan.hpp>
 #include <tessera/partition/verify_plan.hpp>
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TESSERA_HPP
 #define TESSERA_TESSERA_HPP
+#include <tessera/base/push_macros.hpp>
 
 /// All of the library but the bridges to other libraries, which are in tessera/interop/.
 
@@ -27,5 +28,7 @@
 #include <tessera/tensor/reshard.hpp>
 #include <tessera/tensor/update_shards.hpp>
 #include <tessera/tensor/visualize.hpp>
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

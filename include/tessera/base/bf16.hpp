@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_BF16_HPP
 #define TESSERA_BASE_BF16_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <bit>
 #include <concepts>
@@ -64,5 +65,7 @@ template <> struct std::numeric_limits<tessera::bf16> {
   static constexpr tessera::bf16 infinity() { return tessera::bf16::from_bits(0x7f80); }
   static constexpr tessera::bf16 quiet_NaN() { return tessera::bf16::from_bits(0x7fc0); }
 };
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

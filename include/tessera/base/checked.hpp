@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_CHECKED_HPP
 #define TESSERA_BASE_CHECKED_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -55,5 +56,7 @@ constexpr void add_times(std::int64_t& total, std::int64_t a, std::int64_t times
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

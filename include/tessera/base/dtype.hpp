@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_DTYPE_HPP
 #define TESSERA_BASE_DTYPE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -139,5 +140,7 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_ERROR_HPP
 #define TESSERA_BASE_ERROR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <initializer_list>
 #include <stdexcept>
@@ -87,5 +88,7 @@ template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&...
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

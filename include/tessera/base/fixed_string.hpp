@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_FIXED_STRING_HPP
 #define TESSERA_BASE_FIXED_STRING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <string_view>
@@ -45,5 +46,7 @@ struct Name {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

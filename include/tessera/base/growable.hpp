@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_GROWABLE_HPP
 #define TESSERA_BASE_GROWABLE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <initializer_list>
@@ -160,5 +161,7 @@ template <class T> class Growable {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_HASH_HPP
 #define TESSERA_BASE_HASH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -22,5 +23,7 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

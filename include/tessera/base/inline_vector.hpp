@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_INLINE_VECTOR_HPP
 #define TESSERA_BASE_INLINE_VECTOR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -113,5 +114,7 @@ constexpr std::int64_t volume(const Shape& shape) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

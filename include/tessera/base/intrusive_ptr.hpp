@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
 #define TESSERA_BASE_INTRUSIVE_PTR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <type_traits>
 #include <utility>
@@ -61,5 +62,7 @@ template <class T> class IntrusivePtr {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_NARROW_HPP
 #define TESSERA_BASE_NARROW_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <limits>
 
@@ -16,5 +17,7 @@ template <class To, class From> constexpr To narrow(From value, const char* what
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

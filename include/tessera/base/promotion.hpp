@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_PROMOTION_HPP
 #define TESSERA_BASE_PROMOTION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/dtype.hpp>
 
@@ -66,5 +67,7 @@ constexpr bool holds(DType type, double number) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_SEPARATE_HPP
 #define TESSERA_BASE_SEPARATE_HPP
+#include <tessera/base/push_macros.hpp>
 
 /// Functions marked TESSERA_ONCE, and all that they call, are most of the machine code of a small program: the planner,
 /// the executor, redistribution. As a rule they are inline. A project that defines TESSERA_SEPARATE for all its units
@@ -15,5 +16,7 @@
 #else
 #define TESSERA_HAS_DEFINITIONS 0
 #endif
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

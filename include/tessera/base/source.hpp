@@ -1,5 +1,6 @@
 #ifndef TESSERA_BASE_SOURCE_HPP
 #define TESSERA_BASE_SOURCE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <source_location>
@@ -27,5 +28,7 @@ struct Source {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_ATTENTION_FORM_HPP
 #define TESSERA_GRAPH_ATTENTION_FORM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -32,5 +33,7 @@ struct AttentionForm {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

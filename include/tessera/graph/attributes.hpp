@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_ATTRIBUTES_HPP
 #define TESSERA_GRAPH_ATTRIBUTES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -178,5 +179,7 @@ struct RandomDraw {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_DIM_CLASSES_HPP
 #define TESSERA_GRAPH_DIM_CLASSES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -101,5 +102,7 @@ class DimClasses {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_EXPR_HPP
 #define TESSERA_GRAPH_EXPR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <type_traits>
@@ -296,5 +297,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

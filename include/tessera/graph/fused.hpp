@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_FUSED_HPP
 #define TESSERA_GRAPH_FUSED_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -112,5 +113,7 @@ struct FusedCall {
 using FusedKernel = void (*)(const FusedCall&);
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_GRADIENT_HPP
 #define TESSERA_GRAPH_GRADIENT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -131,5 +132,7 @@ constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::i
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_GRAPH_HPP
 #define TESSERA_GRAPH_GRAPH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -104,5 +105,7 @@ struct Module {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

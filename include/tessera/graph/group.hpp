@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_GROUP_HPP
 #define TESSERA_GRAPH_GROUP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -244,5 +245,7 @@ constexpr Units write_units(const GraphView& graph, const GroupsView& groups) {
 constexpr Units group_units(const GraphView& graph) { return write_units(graph, find_groups(graph).view()); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

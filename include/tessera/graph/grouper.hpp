@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_GROUPER_HPP
 #define TESSERA_GRAPH_GROUPER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -664,5 +665,7 @@ class Grouper {
 
 }  // namespace detail
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

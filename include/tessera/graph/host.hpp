@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_HOST_HPP
 #define TESSERA_GRAPH_HOST_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <type_traits>
@@ -51,5 +52,7 @@ class Scalar {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

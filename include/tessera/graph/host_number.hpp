@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_HOST_NUMBER_HPP
 #define TESSERA_GRAPH_HOST_NUMBER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string>
@@ -131,5 +132,7 @@ constexpr IntegerResult fold_integers(Op op, std::int64_t a, std::int64_t b, std
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

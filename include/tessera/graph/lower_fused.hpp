@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_LOWER_FUSED_HPP
 #define TESSERA_GRAPH_LOWER_FUSED_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -298,5 +299,7 @@ template <UnitsSize Size> struct FrozenUnits {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_MODEL_HPP
 #define TESSERA_GRAPH_MODEL_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -215,5 +216,7 @@ template <class T> constexpr auto explain_model() {
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_NESTED_CALL_HPP
 #define TESSERA_GRAPH_NESTED_CALL_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <tuple>
@@ -82,5 +83,7 @@ template <class Result, class Traced> constexpr Result as_final(const Traced& tr
 }
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

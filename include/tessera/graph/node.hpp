@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_NODE_HPP
 #define TESSERA_GRAPH_NODE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <bit>
@@ -53,5 +54,7 @@ struct GraphView {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

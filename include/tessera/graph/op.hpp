@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_OP_HPP
 #define TESSERA_GRAPH_OP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -83,5 +84,7 @@ enum class Op : std::uint8_t {
 inline constexpr int op_count = static_cast<int>(Op::count_);
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

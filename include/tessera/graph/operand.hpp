@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_OPERAND_HPP
 #define TESSERA_GRAPH_OPERAND_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <concepts>
 #include <source_location>
@@ -72,5 +73,7 @@ template <class T> struct At {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_PRECISION_HPP
 #define TESSERA_GRAPH_PRECISION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -57,5 +58,7 @@ constexpr int split_product(Graph& made, const Node& node, const std::int32_t* o
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_PRINT_HPP
 #define TESSERA_GRAPH_PRINT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdio>
 #include <string>
@@ -199,5 +200,7 @@ inline std::string dot_of(const ProgramView& program) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

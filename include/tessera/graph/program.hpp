@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_PROGRAM_HPP
 #define TESSERA_GRAPH_PROGRAM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -87,5 +88,7 @@ template <ProgramSize Room> struct FrozenProgram {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

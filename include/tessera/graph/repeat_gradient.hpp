@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_REPEAT_GRADIENT_HPP
 #define TESSERA_GRAPH_REPEAT_GRADIENT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -253,5 +254,7 @@ class RepeatGradient {
 constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

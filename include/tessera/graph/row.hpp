@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_ROW_HPP
 #define TESSERA_GRAPH_ROW_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -152,5 +153,7 @@ constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_SETTLE_HPP
 #define TESSERA_GRAPH_SETTLE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tuple>
 
@@ -30,5 +31,7 @@ template <class R> constexpr auto settle(const R& result) {
 }
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

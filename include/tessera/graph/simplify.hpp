@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_SIMPLIFY_HPP
 #define TESSERA_GRAPH_SIMPLIFY_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -222,5 +223,7 @@ constexpr void simplify(Module& module) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

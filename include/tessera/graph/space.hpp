@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_SPACE_HPP
 #define TESSERA_GRAPH_SPACE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -33,5 +34,7 @@ struct Space {
 };
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

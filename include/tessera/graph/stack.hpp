@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_STACK_HPP
 #define TESSERA_GRAPH_STACK_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <tuple>
@@ -153,5 +154,7 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

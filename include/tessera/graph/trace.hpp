@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_TRACE_HPP
 #define TESSERA_GRAPH_TRACE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -285,5 +286,7 @@ template <class F, class... Args> struct Traced : Trace<F, Args...> {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_TRACED_UNITS_HPP
 #define TESSERA_GRAPH_TRACED_UNITS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -76,5 +77,7 @@ template <class Traced> struct TracedUnits {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

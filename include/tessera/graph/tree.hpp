@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_TREE_HPP
 #define TESSERA_GRAPH_TREE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <tuple>
@@ -112,5 +113,7 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_UNITS_HPP
 #define TESSERA_GRAPH_UNITS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -125,5 +126,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

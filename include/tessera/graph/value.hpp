@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_VALUE_HPP
 #define TESSERA_GRAPH_VALUE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <initializer_list>
@@ -322,5 +323,7 @@ constexpr Value operator*(double x, Value y) { return y * x; }
 constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_VALUE_AND_GRAD_HPP
 #define TESSERA_GRAPH_VALUE_AND_GRAD_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <tuple>
@@ -101,5 +102,7 @@ template <class F> constexpr auto grad(F f) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

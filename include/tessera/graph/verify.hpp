@@ -1,5 +1,6 @@
 #ifndef TESSERA_GRAPH_VERIFY_HPP
 #define TESSERA_GRAPH_VERIFY_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -358,5 +359,7 @@ constexpr void verify(const ProgramView& program) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_INTEROP_DLPACK_HPP
 #define TESSERA_INTEROP_DLPACK_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -207,5 +208,7 @@ ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensorVersioned* array, cons
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

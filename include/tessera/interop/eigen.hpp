@@ -1,5 +1,6 @@
 #ifndef TESSERA_INTEROP_EIGEN_HPP
 #define TESSERA_INTEROP_EIGEN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <source_location>
@@ -122,5 +123,7 @@ template <class T, int Rank> auto eigen_view(const LocalShard<T, Rank>& shard) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

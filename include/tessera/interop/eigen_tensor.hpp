@@ -1,5 +1,6 @@
 #ifndef TESSERA_INTEROP_EIGEN_TENSOR_HPP
 #define TESSERA_INTEROP_EIGEN_TENSOR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -81,5 +82,7 @@ template <class T, int Rank> auto eigen_tensor_view(const LocalShard<T, Rank>& s
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_INTEROP_RANGE_V3_HPP
 #define TESSERA_INTEROP_RANGE_V3_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -105,5 +106,7 @@ auto batches(Values&& values, const Extent (&shape)[Rank], std::int64_t size, co
 
 }  // namespace views
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

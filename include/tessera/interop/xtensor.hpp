@@ -1,5 +1,6 @@
 #ifndef TESSERA_INTEROP_XTENSOR_HPP
 #define TESSERA_INTEROP_XTENSOR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -101,5 +102,7 @@ template <class T, int Rank> auto xtensor_view(const LocalShard<T, Rank>& shard)
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

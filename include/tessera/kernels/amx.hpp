@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_AMX_HPP
 #define TESSERA_KERNELS_AMX_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -95,5 +96,7 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
 }  // namespace detail
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

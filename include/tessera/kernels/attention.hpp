@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_ATTENTION_HPP
 #define TESSERA_KERNELS_ATTENTION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -213,5 +214,7 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_ATTENTION_BF16_HPP
 #define TESSERA_KERNELS_ATTENTION_BF16_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -359,5 +360,7 @@ inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGrad
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

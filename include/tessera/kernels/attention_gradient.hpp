@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_ATTENTION_GRADIENT_HPP
 #define TESSERA_KERNELS_ATTENTION_GRADIENT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -162,5 +163,7 @@ void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g,
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_BF16_GEMM_HPP
 #define TESSERA_KERNELS_BF16_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -287,5 +288,7 @@ inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, Cpu
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_BF16_PACK_HPP
 #define TESSERA_KERNELS_BF16_PACK_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -163,5 +164,7 @@ template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

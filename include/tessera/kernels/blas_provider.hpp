@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_BLAS_PROVIDER_HPP
 #define TESSERA_KERNELS_BLAS_PROVIDER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string_view>
 
@@ -62,5 +63,7 @@ template <class Provider = BlasProvider<>> const ContractionProvider& blas_provi
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_CONTRACTION_HPP
 #define TESSERA_KERNELS_CONTRACTION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -540,5 +541,7 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
 #define TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -276,5 +277,7 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
 #define TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <atomic>
@@ -80,5 +81,7 @@ template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = 
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

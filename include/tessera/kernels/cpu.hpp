@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_CPU_HPP
 #define TESSERA_KERNELS_CPU_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstdint>
@@ -86,5 +87,7 @@ inline CpuLevel cpu_level() {
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

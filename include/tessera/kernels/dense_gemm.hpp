@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_DENSE_GEMM_HPP
 #define TESSERA_KERNELS_DENSE_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -63,5 +64,7 @@ template <class T, class Multiply> void dense_gemm(Gemm<T> g, const Multiply& mu
 }  // namespace detail
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_EIGEN_PROVIDER_HPP
 #define TESSERA_KERNELS_EIGEN_PROVIDER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -75,5 +76,7 @@ template <class Provider = EigenProvider<>> const ContractionProvider& eigen_pro
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_FOLD_HPP
 #define TESSERA_KERNELS_FOLD_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -48,5 +49,7 @@ template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

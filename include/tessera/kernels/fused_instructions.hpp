@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_FUSED_INSTRUCTIONS_HPP
 #define TESSERA_KERNELS_FUSED_INSTRUCTIONS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -212,5 +213,7 @@ template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

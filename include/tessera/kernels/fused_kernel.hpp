@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_FUSED_KERNEL_HPP
 #define TESSERA_KERNELS_FUSED_KERNEL_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -362,5 +363,7 @@ template <const auto& Table, int I> void fused_kernel(const FusedCall& call) {
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

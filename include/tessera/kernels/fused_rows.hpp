@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_FUSED_ROWS_HPP
 #define TESSERA_KERNELS_FUSED_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -172,5 +173,7 @@ class WindowWalk {
 };
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

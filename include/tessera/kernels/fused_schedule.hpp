@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_FUSED_SCHEDULE_HPP
 #define TESSERA_KERNELS_FUSED_SCHEDULE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -240,5 +241,7 @@ constexpr FusedSchedule make_schedule(const Fused& fused) {
 }
 
 }  // namespace tessera::kernels
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_GEMM_HPP
 #define TESSERA_KERNELS_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -47,5 +48,7 @@ struct ContractionProvider {
 };
 
 }  // namespace tessera::kernels
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

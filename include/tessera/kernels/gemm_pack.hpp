@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_GEMM_PACK_HPP
 #define TESSERA_KERNELS_GEMM_PACK_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -192,5 +193,7 @@ void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_GEMM_TILES_HPP
 #define TESSERA_KERNELS_GEMM_TILES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -189,5 +190,7 @@ template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
 }  // namespace detail
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_INDEXED_HPP
 #define TESSERA_KERNELS_INDEXED_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -308,5 +309,7 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_ISA_HPP
 #define TESSERA_KERNELS_ISA_HPP
+#include <tessera/base/push_macros.hpp>
 
 // TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
 // prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
@@ -77,5 +78,7 @@
 #define TESSERA_KERNEL_CODE_BEGIN
 #define TESSERA_KERNEL_CODE_END
 #endif
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

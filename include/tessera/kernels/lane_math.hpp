@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_LANE_MATH_HPP
 #define TESSERA_KERNELS_LANE_MATH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -464,5 +465,7 @@ template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

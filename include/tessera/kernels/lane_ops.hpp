@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_LANE_OPS_HPP
 #define TESSERA_KERNELS_LANE_OPS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -191,5 +192,7 @@ template <Op Reduction, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_LONG_SUMS_HPP
 #define TESSERA_KERNELS_LONG_SUMS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <type_traits>
@@ -20,5 +21,7 @@ inline constexpr std::int64_t product_run = 32;
 template <class T> using long_sum_t = std::conditional_t<std::is_same_v<T, float>, double, T>;
 
 }  // namespace tessera::kernels
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

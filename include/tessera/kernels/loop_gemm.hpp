@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_LOOP_GEMM_HPP
 #define TESSERA_KERNELS_LOOP_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -94,5 +95,7 @@ template <class T> void loop_gemm(const Gemm<T>& given) {
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

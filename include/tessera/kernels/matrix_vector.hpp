@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_MATRIX_VECTOR_HPP
 #define TESSERA_KERNELS_MATRIX_VECTOR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -91,5 +92,7 @@ template <class T> bool thin_gemm(Gemm<T> g) {
 }  // namespace detail
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_ONEDNN_PROVIDER_HPP
 #define TESSERA_KERNELS_ONEDNN_PROVIDER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string_view>
 
@@ -74,5 +75,7 @@ template <class Provider = OneDnnProvider<>> const ContractionProvider& onednn_p
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

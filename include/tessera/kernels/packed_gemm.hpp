@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_PACKED_GEMM_HPP
 #define TESSERA_KERNELS_PACKED_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -255,5 +256,7 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_RANDOM_HPP
 #define TESSERA_KERNELS_RANDOM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <array>
@@ -277,5 +278,7 @@ inline void fill_random(DType type, Distribution distribution, void* dst, const 
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

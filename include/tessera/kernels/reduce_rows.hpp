@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_REDUCE_ROWS_HPP
 #define TESSERA_KERNELS_REDUCE_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -111,5 +112,7 @@ inline void fence_stores() {
 }  // namespace detail
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

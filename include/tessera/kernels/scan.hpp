@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_SCAN_HPP
 #define TESSERA_KERNELS_SCAN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <type_traits>
@@ -127,5 +128,7 @@ template <class T> void sum_lines(const ScanShape& shape, const T* from, T* tota
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_SCRATCH_HPP
 #define TESSERA_KERNELS_SCRATCH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <new>
@@ -70,5 +71,7 @@ template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
 }
 
 }  // namespace tessera::kernels
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

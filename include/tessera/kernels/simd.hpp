@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_SIMD_HPP
 #define TESSERA_KERNELS_SIMD_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -396,5 +397,7 @@ template <class F, class T> TESSERA_INLINE T horizontal(F f, const Lanes<T>& x) 
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

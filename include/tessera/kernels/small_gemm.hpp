@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_SMALL_GEMM_HPP
 #define TESSERA_KERNELS_SMALL_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -70,5 +71,7 @@ template <class T> void small_gemm(const Gemm<T>& g) {
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

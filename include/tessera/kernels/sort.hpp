@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_SORT_HPP
 #define TESSERA_KERNELS_SORT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -121,5 +122,7 @@ std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_STRIDED_HPP
 #define TESSERA_KERNELS_STRIDED_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -490,5 +491,7 @@ using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<cons
                                 bool accumulate, bool past_caches);
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_KERNELS_TILE_PRODUCT_HPP
 #define TESSERA_KERNELS_TILE_PRODUCT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -150,5 +151,7 @@ void transpose_tile(T* to, std::int64_t to_row, const T* from, std::int64_t from
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_AXIS_PARTS_HPP
 #define TESSERA_MESH_AXIS_PARTS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -112,5 +113,7 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_BOX_HPP
 #define TESSERA_MESH_BOX_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,5 +43,7 @@ constexpr Box intersect(const Box& a, const Box& b) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_DEVICE_ORDER_HPP
 #define TESSERA_MESH_DEVICE_ORDER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -395,5 +396,7 @@ constexpr bool transposed_range(const std::int32_t* dims, std::size_t rank, cons
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_HYBRID_MESH_HPP
 #define TESSERA_MESH_HYBRID_MESH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -196,5 +197,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

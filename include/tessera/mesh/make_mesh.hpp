@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_MAKE_MESH_HPP
 #define TESSERA_MESH_MAKE_MESH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -53,5 +54,7 @@ inline std::string logical_mesh_text(const Mesh& mesh) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_MESH_HPP
 #define TESSERA_MESH_MESH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -245,5 +246,7 @@ constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder&
 constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

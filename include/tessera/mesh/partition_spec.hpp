@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_PARTITION_SPEC_HPP
 #define TESSERA_MESH_PARTITION_SPEC_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -168,5 +169,7 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

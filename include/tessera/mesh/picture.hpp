@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_PICTURE_HPP
 #define TESSERA_MESH_PICTURE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -118,5 +119,7 @@ inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_PICTURE_GRID_HPP
 #define TESSERA_MESH_PICTURE_GRID_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -134,5 +135,7 @@ inline Color color_of(std::int64_t shard) {
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_SHARDING_HPP
 #define TESSERA_MESH_SHARDING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -300,5 +301,7 @@ constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Shar
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_SHARDING_SPEC_HPP
 #define TESSERA_MESH_SHARDING_SPEC_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -78,5 +79,7 @@ struct ShardingSpec {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_SHARDING_STRING_HPP
 #define TESSERA_MESH_SHARDING_STRING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -384,5 +385,7 @@ constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Shard
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_SHARDY_HPP
 #define TESSERA_MESH_SHARDY_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -366,5 +367,7 @@ constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh)
 constexpr Mesh parse_shardy_mesh(std::string_view source) { return detail::ShardyParser(source).mesh(); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

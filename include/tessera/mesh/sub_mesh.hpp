@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_SUB_MESH_HPP
 #define TESSERA_MESH_SUB_MESH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -104,5 +105,7 @@ constexpr SubMesh Mesh::operator[](std::string_view axis) const { return SubMesh
 constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { return SubMesh(*this, axes); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_SVG_HPP
 #define TESSERA_MESH_SVG_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -196,5 +197,7 @@ inline std::string sharding_svg(const Shape& shape, const Sharding& sharding, co
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

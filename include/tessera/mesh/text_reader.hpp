@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_TEXT_READER_HPP
 #define TESSERA_MESH_TEXT_READER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -122,5 +123,7 @@ struct TextReader {
 };
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

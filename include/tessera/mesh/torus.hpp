@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_TORUS_HPP
 #define TESSERA_MESH_TORUS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -163,5 +164,7 @@ inline DeviceOrder order_of(const std::vector<Digit>& digits) {
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_ATTENTION_HPP
 #define TESSERA_NN_ATTENTION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cmath>
@@ -52,5 +53,7 @@ Attention<T, Bias> attention(Key key, Extent features, Dim heads, const Layout& 
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

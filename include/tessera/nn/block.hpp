@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_BLOCK_HPP
 #define TESSERA_NN_BLOCK_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 
@@ -50,5 +51,7 @@ GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, co
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

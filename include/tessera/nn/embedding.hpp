@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_EMBEDDING_HPP
 #define TESSERA_NN_EMBEDDING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 
@@ -44,5 +45,7 @@ Positions<T> positions(Key key, Extent context, Extent features, const Layout& l
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_LAYER_NORM_HPP
 #define TESSERA_NN_LAYER_NORM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 
@@ -28,5 +29,7 @@ template <Element T = float> LayerNorm<T> layer_norm(Extent features, const Layo
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_LAYOUT_HPP
 #define TESSERA_NN_LAYOUT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -99,5 +100,7 @@ constexpr Layout fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = 
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

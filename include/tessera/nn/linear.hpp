@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_LINEAR_HPP
 #define TESSERA_NN_LINEAR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 
@@ -53,5 +54,7 @@ Linear<T, Bias> linear(Key key, Extent in, Extent out, const Layout& layout, Rol
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_MIXED_HPP
 #define TESSERA_NN_MIXED_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <type_traits>
 
@@ -24,5 +25,7 @@ template <class X, class Parameter> constexpr auto as_met_by(const Parameter& pa
 }
 
 }  // namespace tessera::nn::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

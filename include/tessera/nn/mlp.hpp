@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_MLP_HPP
 #define TESSERA_NN_MLP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 
@@ -51,5 +52,7 @@ GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const Layout& lay
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_NN_HPP
 #define TESSERA_NN_NN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/nn/attention.hpp>
 #include <tessera/nn/block.hpp>
@@ -11,5 +12,7 @@
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/nn/rms_norm.hpp>
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_PARAMETERS_HPP
 #define TESSERA_NN_PARAMETERS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -90,5 +91,7 @@ template <class Model> std::int64_t parameter_bytes_per_device(const Model& mode
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

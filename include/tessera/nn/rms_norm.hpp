@@ -1,5 +1,6 @@
 #ifndef TESSERA_NN_RMS_NORM_HPP
 #define TESSERA_NN_RMS_NORM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 
@@ -28,5 +29,7 @@ template <Element T = float> RmsNorm<T> rms_norm(Extent features, const Layout& 
 }
 
 }  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

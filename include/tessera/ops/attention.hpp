@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_ATTENTION_HPP
 #define TESSERA_OPS_ATTENTION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <initializer_list>
 
@@ -89,5 +90,7 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale&
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

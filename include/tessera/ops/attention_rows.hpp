@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_ATTENTION_ROWS_HPP
 #define TESSERA_OPS_ATTENTION_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <initializer_list>
 
@@ -207,5 +208,7 @@ inline constexpr RowEntry attention_rows[] = {
 };
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_CONSTRAINT_HPP
 #define TESSERA_OPS_CONSTRAINT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tuple>
 
@@ -95,5 +96,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_CONTROL_ROWS_HPP
 #define TESSERA_OPS_CONTROL_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/repeat_gradient.hpp>
 #include <tessera/ops/row_entry.hpp>
@@ -20,5 +21,7 @@ inline constexpr RowEntry control_rows[] = {
 };
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_CONVOLUTION_HPP
 #define TESSERA_OPS_CONVOLUTION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstdint>
@@ -119,5 +120,7 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_EINSUM_HPP
 #define TESSERA_OPS_EINSUM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -144,5 +145,7 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

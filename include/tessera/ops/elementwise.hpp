@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_ELEMENTWISE_HPP
 #define TESSERA_OPS_ELEMENTWISE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <source_location>
 #include <type_traits>
@@ -216,5 +217,7 @@ template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at =
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

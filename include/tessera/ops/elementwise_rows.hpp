@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_ELEMENTWISE_ROWS_HPP
 #define TESSERA_OPS_ELEMENTWISE_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/row.hpp>
@@ -164,5 +165,7 @@ inline constexpr RowEntry elementwise_rows[] = {
 // clang-format on
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_FUNCTIONAL_HPP
 #define TESSERA_OPS_FUNCTIONAL_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/einsum.hpp>
 #include <tessera/ops/reduction.hpp>
@@ -180,5 +181,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_INDEXED_ROWS_HPP
 #define TESSERA_OPS_INDEXED_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/row_entry.hpp>
@@ -80,5 +81,7 @@ inline constexpr RowEntry indexed_rows[] = {
 };
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_INDEXING_HPP
 #define TESSERA_OPS_INDEXING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/elementwise.hpp>
 
@@ -36,5 +37,7 @@ constexpr auto gather(const Table& table, const Indices& indices, Here at = Here
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_LOCAL_HPP
 #define TESSERA_OPS_LOCAL_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <initializer_list>
 
@@ -252,5 +253,7 @@ template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_LOCAL_COLLECTIVES_HPP
 #define TESSERA_OPS_LOCAL_COLLECTIVES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <initializer_list>
 
@@ -322,5 +323,7 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
 }  // namespace collective
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_LOCAL_VALUE_HPP
 #define TESSERA_OPS_LOCAL_VALUE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/rearrange.hpp>
 #include <tessera/ops/reduction.hpp>
@@ -161,5 +162,7 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
 }
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

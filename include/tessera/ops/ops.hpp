@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_OPS_HPP
 #define TESSERA_OPS_OPS_HPP
+#include <tessera/base/push_macros.hpp>
 
 // Every operation.
 #include <tessera/ops/attention.hpp>
@@ -16,5 +17,7 @@
 #include <tessera/ops/shape.hpp>
 #include <tessera/ops/slicing.hpp>
 #include <tessera/ops/sort.hpp>
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

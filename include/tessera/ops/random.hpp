@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_RANDOM_HPP
 #define TESSERA_OPS_RANDOM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/elementwise.hpp>
 
@@ -94,5 +95,7 @@ constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = H
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_REARRANGE_HPP
 #define TESSERA_OPS_REARRANGE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string_view>
 
@@ -307,5 +308,7 @@ template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = H
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_REDUCTION_HPP
 #define TESSERA_OPS_REDUCTION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/elementwise.hpp>
 
@@ -94,5 +95,7 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_REDUCTION_ROWS_HPP
 #define TESSERA_OPS_REDUCTION_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/row_entry.hpp>
@@ -86,5 +87,7 @@ inline constexpr RowEntry reduction_rows[] = {
 };
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_ROW_ENTRY_HPP
 #define TESSERA_OPS_ROW_ENTRY_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string>
 #include <string_view>
@@ -53,5 +54,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_ROWS_HPP
 #define TESSERA_OPS_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 
@@ -62,5 +63,7 @@ constexpr const OpRow& row_of(Op op) { return detail::row_table[static_cast<std:
 constexpr GradientRule gradient_of(Op op) { return detail::gradient_table[static_cast<std::size_t>(op)]; }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

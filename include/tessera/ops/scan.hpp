@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SCAN_HPP
 #define TESSERA_OPS_SCAN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/shape.hpp>
 
@@ -25,5 +26,7 @@ template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SHAPE_HPP
 #define TESSERA_OPS_SHAPE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <concepts>
 
@@ -111,5 +112,7 @@ template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SHARD_MAP_HPP
 #define TESSERA_OPS_SHARD_MAP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <tuple>
@@ -437,5 +438,7 @@ template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here:
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SHARD_MAP_TEXT_HPP
 #define TESSERA_OPS_SHARD_MAP_TEXT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -145,5 +146,7 @@ template <FixedString Text, bool Structs, class Outer = void> struct ShardMapReg
 };
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

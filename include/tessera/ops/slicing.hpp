@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SLICING_HPP
 #define TESSERA_OPS_SLICING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/shape.hpp>
 
@@ -93,5 +94,7 @@ constexpr auto pad(const X& x, const Before& before, const After& after, Here at
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SORT_HPP
 #define TESSERA_OPS_SORT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/shape.hpp>
 
@@ -89,5 +90,7 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SORT_ROWS_HPP
 #define TESSERA_OPS_SORT_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/layout_rows.hpp>
@@ -93,5 +94,7 @@ inline constexpr RowEntry sort_rows[] = {
 };
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_SOURCE_ROWS_HPP
 #define TESSERA_OPS_SOURCE_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/row_entry.hpp>
@@ -123,5 +124,7 @@ inline constexpr RowEntry source_rows[] = {
 };
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPS_WINDOW_ROWS_HPP
 #define TESSERA_OPS_WINDOW_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/row_entry.hpp>
@@ -127,5 +128,7 @@ inline constexpr RowEntry window_rows[] = {
 };
 
 }  // namespace tessera::rows
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

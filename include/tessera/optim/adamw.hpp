@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPTIM_ADAMW_HPP
 #define TESSERA_OPTIM_ADAMW_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tuple>
 #include <type_traits>
@@ -93,5 +94,7 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPTIM_CLIP_HPP
 #define TESSERA_OPTIM_CLIP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tuple>
 
@@ -64,5 +65,7 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

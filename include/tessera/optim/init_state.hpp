@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPTIM_INIT_STATE_HPP
 #define TESSERA_OPTIM_INIT_STATE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/tree.hpp>
 #include <tessera/optim/adamw.hpp>
@@ -40,5 +41,7 @@ template <class Model> AdamWState<Model> init_state(const Model& model) {
 template <class Model> SgdState<Model> init_momentum(const Model& model) { return {detail::zeros_of(model)}; }
 
 }  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPTIM_OPTIM_HPP
 #define TESSERA_OPTIM_OPTIM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/optim/adamw.hpp>
 #include <tessera/optim/clip.hpp>
@@ -7,5 +8,7 @@
 #include <tessera/optim/schedule.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

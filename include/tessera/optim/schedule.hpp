@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPTIM_SCHEDULE_HPP
 #define TESSERA_OPTIM_SCHEDULE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -18,5 +19,7 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
 }
 
 }  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

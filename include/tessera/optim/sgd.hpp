@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPTIM_SGD_HPP
 #define TESSERA_OPTIM_SGD_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tuple>
 
@@ -69,5 +70,7 @@ constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdS
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_OPTIM_TREE_MAP_HPP
 #define TESSERA_OPTIM_TREE_MAP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -153,5 +154,7 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
 }
 
 }  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_BUCKETS_HPP
 #define TESSERA_PARALLEL_BUCKETS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -131,5 +132,7 @@ std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTen
 }
 
 }  // namespace tessera::collective
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_COLLECTIVES_HPP
 #define TESSERA_PARALLEL_COLLECTIVES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -282,5 +283,7 @@ LocalTensor<T, Rank> send_recv(const LocalTensor<T, Rank>& x, int source, int de
 }
 
 }  // namespace tessera::collective
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_DEVICE_GROUPS_HPP
 #define TESSERA_PARALLEL_DEVICE_GROUPS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -85,5 +86,7 @@ class DeviceGroups {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_DISTRIBUTE_MODULE_HPP
 #define TESSERA_PARALLEL_DISTRIBUTE_MODULE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <source_location>
 #include <utility>
@@ -52,5 +53,7 @@ Model distribute_module(Model model, const Mesh& mesh, Rule&& rule,
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

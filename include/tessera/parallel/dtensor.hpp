@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_DTENSOR_HPP
 #define TESSERA_PARALLEL_DTENSOR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -240,5 +241,7 @@ DTensor<T, Rank> to_local_gradient(const LocalTensor<T, Rank>& cotangent, const 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_LOCAL_MAP_HPP
 #define TESSERA_PARALLEL_LOCAL_MAP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <array>
@@ -134,5 +135,7 @@ auto local_map(F&& f, const OutPlacements& out, const LocalMapInputs<N>& inputs,
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

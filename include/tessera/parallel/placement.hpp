@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_PLACEMENT_HPP
 #define TESSERA_PARALLEL_PLACEMENT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string>
@@ -183,5 +184,7 @@ constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

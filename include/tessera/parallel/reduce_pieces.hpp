@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_REDUCE_PIECES_HPP
 #define TESSERA_PARALLEL_REDUCE_PIECES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -162,5 +163,7 @@ template <class T, int Rank> class PieceReader {
 };
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

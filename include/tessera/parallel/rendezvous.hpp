@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARALLEL_RENDEZVOUS_HPP
 #define TESSERA_PARALLEL_RENDEZVOUS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <condition_variable>
 #include <cstddef>
@@ -128,5 +129,7 @@ auto mesh_reduce(ProcessGroup& processes, std::string_view tag, const T& value, 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_ASSIGN_HPP
 #define TESSERA_PARTITION_ASSIGN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -113,5 +114,7 @@ constexpr std::uint16_t axes_of(const FactorAxes& factors) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

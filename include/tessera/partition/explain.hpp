@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_EXPLAIN_HPP
 #define TESSERA_PARTITION_EXPLAIN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -181,5 +182,7 @@ template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_EXPLICIT_AXES_HPP
 #define TESSERA_PARTITION_EXPLICIT_AXES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string>
@@ -266,5 +267,7 @@ constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& prog
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_FLOW_HPP
 #define TESSERA_PARTITION_FLOW_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -354,5 +355,7 @@ class Flow {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

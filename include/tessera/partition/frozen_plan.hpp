@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_FROZEN_PLAN_HPP
 #define TESSERA_PARTITION_FROZEN_PLAN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -76,5 +77,7 @@ template <Freezable Make> struct Freeze<Make> {
 template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>::value; }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_GRAPH_PLANNER_HPP
 #define TESSERA_PARTITION_GRAPH_PLANNER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -489,5 +490,7 @@ class GraphPlanner {
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_HALO_HPP
 #define TESSERA_PARTITION_HALO_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -168,5 +169,7 @@ constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

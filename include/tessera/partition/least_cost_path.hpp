@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_LEAST_COST_PATH_HPP
 #define TESSERA_PARTITION_LEAST_COST_PATH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -192,5 +193,7 @@ inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype,
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_LIFETIMES_HPP
 #define TESSERA_PARTITION_LIFETIMES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -109,5 +110,7 @@ constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

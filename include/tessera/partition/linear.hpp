@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_LINEAR_HPP
 #define TESSERA_PARTITION_LINEAR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -86,5 +87,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_LINKS_HPP
 #define TESSERA_PARTITION_LINKS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -251,5 +252,7 @@ constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_MAKE_PLAN_HPP
 #define TESSERA_PARTITION_MAKE_PLAN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -65,5 +66,7 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

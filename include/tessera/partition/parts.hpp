@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PARTS_HPP
 #define TESSERA_PARTITION_PARTS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -46,5 +47,7 @@ struct PartList {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PLACE_VALUES_HPP
 #define TESSERA_PARTITION_PLACE_VALUES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -84,5 +85,7 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PLAN_HPP
 #define TESSERA_PARTITION_PLAN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -175,5 +176,7 @@ struct Plan : Communication<Plan> {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

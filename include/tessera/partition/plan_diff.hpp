@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PLAN_DIFF_HPP
 #define TESSERA_PARTITION_PLAN_DIFF_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -80,5 +81,7 @@ class PlanDiff {
 inline std::string diff(const Plan& before, const Plan& after) { return detail::PlanDiff(before, after).text(); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

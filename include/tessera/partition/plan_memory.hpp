@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PLAN_MEMORY_HPP
 #define TESSERA_PARTITION_PLAN_MEMORY_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -60,5 +61,7 @@ constexpr PlanMemory memory_of(const Plan& plan) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PLAN_OPTIONS_HPP
 #define TESSERA_PARTITION_PLAN_OPTIONS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -20,5 +21,7 @@ struct PlanOptions {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

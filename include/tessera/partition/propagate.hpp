@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PROPAGATE_HPP
 #define TESSERA_PARTITION_PROPAGATE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -355,5 +356,7 @@ class Propagation {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

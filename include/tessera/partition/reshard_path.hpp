@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_RESHARD_PATH_HPP
 #define TESSERA_PARTITION_RESHARD_PATH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -364,5 +365,7 @@ constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

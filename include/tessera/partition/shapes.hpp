@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_SHAPES_HPP
 #define TESSERA_PARTITION_SHAPES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string>
@@ -261,5 +262,7 @@ inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_SOLVE_HPP
 #define TESSERA_PARTITION_SOLVE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string>
@@ -267,5 +268,7 @@ class ShardingSolver {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_STATIC_PLAN_HPP
 #define TESSERA_PARTITION_STATIC_PLAN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -217,5 +218,7 @@ constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, L
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

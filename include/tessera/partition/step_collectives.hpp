@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_STEP_COLLECTIVES_HPP
 #define TESSERA_PARTITION_STEP_COLLECTIVES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/partition/plan.hpp>
 #include <tessera/partition/reshard_path.hpp>
@@ -51,5 +52,7 @@ constexpr void add_scan_totals(const Node& node, const Shape& shape, const Shard
 }
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_UNASKED_RESHARDS_HPP
 #define TESSERA_PARTITION_UNASKED_RESHARDS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <string>
@@ -44,5 +45,7 @@ inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_UNIT_FLOPS_HPP
 #define TESSERA_PARTITION_UNIT_FLOPS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -50,5 +51,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

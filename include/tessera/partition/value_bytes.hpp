@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_VALUE_BYTES_HPP
 #define TESSERA_PARTITION_VALUE_BYTES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -67,5 +68,7 @@ constexpr bool was_stored(const Sharding& from, const Sharding& to) {
 }
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_VERIFY_PLAN_HPP
 #define TESSERA_PARTITION_VERIFY_PLAN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -194,5 +195,7 @@ constexpr void verify_plan(const Plan& plan, const ProgramView& program, const U
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

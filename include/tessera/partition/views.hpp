@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_VIEWS_HPP
 #define TESSERA_PARTITION_VIEWS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 
@@ -51,5 +52,7 @@ constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

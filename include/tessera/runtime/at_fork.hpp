@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_AT_FORK_HPP
 #define TESSERA_RUNTIME_AT_FORK_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <pthread.h>
 
@@ -12,5 +13,7 @@ template <auto Lock> void hold_at_fork() {
 }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

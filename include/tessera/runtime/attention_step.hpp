@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_ATTENTION_STEP_HPP
 #define TESSERA_RUNTIME_ATTENTION_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -214,5 +215,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

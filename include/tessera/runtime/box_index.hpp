@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_BOX_INDEX_HPP
 #define TESSERA_RUNTIME_BOX_INDEX_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <array>
@@ -98,5 +99,7 @@ class BoxIndex {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_BUFFER_HPP
 #define TESSERA_RUNTIME_BUFFER_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <array>
@@ -257,5 +258,7 @@ inline void trim_memory(std::int64_t keep = 0) { runtime::BlockPool::instance().
 inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::instance().set_limit(bytes); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

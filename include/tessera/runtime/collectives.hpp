@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_COLLECTIVES_HPP
 #define TESSERA_RUNTIME_COLLECTIVES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -259,5 +260,7 @@ inline void collective_permute(DType type, std::span<const Route> routes, std::s
 }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_COMMUNICATION_HPP
 #define TESSERA_RUNTIME_COMMUNICATION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <source_location>
@@ -173,5 +174,7 @@ class Uncounted {
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

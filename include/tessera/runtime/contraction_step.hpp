@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_CONTRACTION_STEP_HPP
 #define TESSERA_RUNTIME_CONTRACTION_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -381,5 +382,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

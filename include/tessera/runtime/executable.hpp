@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_EXECUTABLE_HPP
 #define TESSERA_RUNTIME_EXECUTABLE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -474,5 +475,7 @@ class Executable {
 
 }  // namespace runtime
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

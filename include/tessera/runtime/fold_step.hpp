@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_FOLD_STEP_HPP
 #define TESSERA_RUNTIME_FOLD_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -106,5 +107,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_FRAME_HPP
 #define TESSERA_RUNTIME_FRAME_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -293,5 +294,7 @@ struct StepContext {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

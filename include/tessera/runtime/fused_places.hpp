@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_FUSED_PLACES_HPP
 #define TESSERA_RUNTIME_FUSED_PLACES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -344,5 +345,7 @@ struct FusedPlaces {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_FUSED_STEP_HPP
 #define TESSERA_RUNTIME_FUSED_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -326,5 +327,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

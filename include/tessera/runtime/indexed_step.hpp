@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_INDEXED_STEP_HPP
 #define TESSERA_RUNTIME_INDEXED_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -192,5 +193,7 @@ class IndexedStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

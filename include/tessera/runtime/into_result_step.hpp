@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
 #define TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -72,5 +73,7 @@ class IntoResultStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

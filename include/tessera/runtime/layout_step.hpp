@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_LAYOUT_STEP_HPP
 #define TESSERA_RUNTIME_LAYOUT_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -237,5 +238,7 @@ class LayoutStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_ORACLE_HPP
 #define TESSERA_RUNTIME_ORACLE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -99,5 +100,7 @@ inline std::string OracleDifference::text() const {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_ORACLE_FUSED_HPP
 #define TESSERA_RUNTIME_ORACLE_FUSED_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -268,5 +269,7 @@ class OracleFused {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

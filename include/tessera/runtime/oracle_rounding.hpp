@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_ORACLE_ROUNDING_HPP
 #define TESSERA_RUNTIME_ORACLE_ROUNDING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cmath>
 
@@ -18,5 +19,7 @@ inline double rounding_of(DType dtype) {
 inline double order_factor(double n) { return std::min(n, 8 * std::sqrt(n)) + 2; }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_ORACLE_RUN_HPP
 #define TESSERA_RUNTIME_ORACLE_RUN_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -438,5 +439,7 @@ inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> a
 }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_ORACLE_TOLERANCE_HPP
 #define TESSERA_RUNTIME_ORACLE_TOLERANCE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -245,5 +246,7 @@ inline Allowed attention_allowed(const Node& node, const std::vector<OracleOpera
 }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_ORACLE_VALUE_HPP
 #define TESSERA_RUNTIME_ORACLE_VALUE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -115,5 +116,7 @@ inline void gather_parts(const FrameLayout& layout, const Frame& frame, int v, s
 }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

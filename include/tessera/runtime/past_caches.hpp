@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_PAST_CACHES_HPP
 #define TESSERA_RUNTIME_PAST_CACHES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,5 +18,7 @@ inline std::int64_t past_caches_from() {
 }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

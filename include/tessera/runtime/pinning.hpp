@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_PINNING_HPP
 #define TESSERA_RUNTIME_PINNING_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 
@@ -57,5 +58,7 @@ class Pinning : public tbb::task_scheduler_observer {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_PREPARED_GRAPH_HPP
 #define TESSERA_RUNTIME_PREPARED_GRAPH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -65,5 +66,7 @@ class PreparedGraph {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_RANDOM_STEP_HPP
 #define TESSERA_RUNTIME_RANDOM_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -61,5 +62,7 @@ class RandomStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

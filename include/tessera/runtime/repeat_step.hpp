@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_REPEAT_STEP_HPP
 #define TESSERA_RUNTIME_REPEAT_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -177,5 +178,7 @@ inline void RepeatStep::run(Frame& frame) const {
 }
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

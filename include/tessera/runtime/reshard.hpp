@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_RESHARD_HPP
 #define TESSERA_RUNTIME_RESHARD_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <array>
@@ -350,5 +351,7 @@ inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh
 }
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

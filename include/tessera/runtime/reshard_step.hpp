@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_RESHARD_STEP_HPP
 #define TESSERA_RUNTIME_RESHARD_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <span>
@@ -94,5 +95,7 @@ class ReshardStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

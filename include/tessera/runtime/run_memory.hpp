@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_RUN_MEMORY_HPP
 #define TESSERA_RUNTIME_RUN_MEMORY_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -60,5 +61,7 @@ class RunMemory {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

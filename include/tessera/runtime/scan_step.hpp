@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_SCAN_STEP_HPP
 #define TESSERA_RUNTIME_SCAN_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -170,5 +171,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_SORT_STEP_HPP
 #define TESSERA_RUNTIME_SORT_STEP_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -172,5 +173,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

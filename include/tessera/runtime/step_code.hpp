@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_STEP_CODE_HPP
 #define TESSERA_RUNTIME_STEP_CODE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstdint>
@@ -109,5 +110,7 @@ template <StepNeeds Needs> const StepCode& step_code() { return detail::code_for
 #endif
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

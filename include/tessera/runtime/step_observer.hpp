@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_STEP_OBSERVER_HPP
 #define TESSERA_RUNTIME_STEP_OBSERVER_HPP
+#include <tessera/base/push_macros.hpp>
 
 namespace tessera::runtime {
 
@@ -22,5 +23,7 @@ class StepObserver {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_STORAGE_HPP
 #define TESSERA_RUNTIME_STORAGE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <utility>
 
@@ -37,5 +38,7 @@ class TensorStorage final : public RefCounted {
 using StoragePtr = IntrusivePtr<TensorStorage>;
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

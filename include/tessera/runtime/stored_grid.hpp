@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_STORED_GRID_HPP
 #define TESSERA_RUNTIME_STORED_GRID_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/error.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -19,5 +20,7 @@ inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
 }
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

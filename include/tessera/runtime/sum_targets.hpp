@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_SUM_TARGETS_HPP
 #define TESSERA_RUNTIME_SUM_TARGETS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -63,5 +64,7 @@ class TakenReshardStep final : public PreparedStep {
 };
 
 }  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

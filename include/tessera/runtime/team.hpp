@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_TEAM_HPP
 #define TESSERA_RUNTIME_TEAM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -173,5 +174,7 @@ void parallel_for(std::int64_t items, F&& f) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

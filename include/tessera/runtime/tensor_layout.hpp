@@ -1,5 +1,6 @@
 #ifndef TESSERA_RUNTIME_TENSOR_LAYOUT_HPP
 #define TESSERA_RUNTIME_TENSOR_LAYOUT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <atomic>
@@ -103,5 +104,7 @@ class TensorLayout final : public RefCounted {
 using TensorLayoutPtr = IntrusivePtr<TensorLayout>;
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

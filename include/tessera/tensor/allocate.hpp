@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_ALLOCATE_HPP
 #define TESSERA_TENSOR_ALLOCATE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -125,5 +126,7 @@ template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost 
 
 }  // namespace detail
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_ANNOTATION_HPP
 #define TESSERA_TENSOR_ANNOTATION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <source_location>
 
@@ -75,5 +76,7 @@ ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, co
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_BATCHES_HPP
 #define TESSERA_TENSOR_BATCHES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <source_location>
@@ -74,5 +75,7 @@ ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

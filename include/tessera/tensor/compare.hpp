@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_COMPARE_HPP
 #define TESSERA_TENSOR_COMPARE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -45,5 +46,7 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_COMPILE_HPP
 #define TESSERA_TENSOR_COMPILE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string_view>
 #include <type_traits>
@@ -195,5 +196,7 @@ template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current())
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_CREATION_HPP
 #define TESSERA_TENSOR_CREATION_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -201,5 +202,7 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_EVALUATE_HPP
 #define TESSERA_TENSOR_EVALUATE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string>
 #include <string_view>
@@ -101,5 +102,7 @@ template <ExprOperand E> std::string explain(const E& expression) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

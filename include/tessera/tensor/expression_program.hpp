@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
 #define TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <tuple>
@@ -148,5 +149,7 @@ template <class E> class ExpressionPrograms {
 };
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

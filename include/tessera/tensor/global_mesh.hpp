@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_GLOBAL_MESH_HPP
 #define TESSERA_TENSOR_GLOBAL_MESH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <mutex>
 #include <optional>
@@ -56,5 +57,7 @@ class GlobalMeshScope {
 };
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_HOST_HPP
 #define TESSERA_TENSOR_HOST_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -92,5 +93,7 @@ template <ExprOperand E> auto item(const E& expression, std::source_location at 
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_KEY_HPP
 #define TESSERA_TENSOR_KEY_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstddef>
@@ -35,5 +36,7 @@ template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_LOCAL_SHARDS_HPP
 #define TESSERA_TENSOR_LOCAL_SHARDS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -187,5 +188,7 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

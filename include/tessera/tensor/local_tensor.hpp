@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_LOCAL_TENSOR_HPP
 #define TESSERA_TENSOR_LOCAL_TENSOR_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -97,5 +98,7 @@ template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTens
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

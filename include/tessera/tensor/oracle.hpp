@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_ORACLE_HPP
 #define TESSERA_TENSOR_ORACLE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -55,5 +56,7 @@ inline void set_oracle_mode(bool on) {
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_PLAN_CACHE_HPP
 #define TESSERA_TENSOR_PLAN_CACHE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -444,5 +445,7 @@ inline void clear_plan_cache() {
 inline void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCache::instance().set_limit(limit); }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

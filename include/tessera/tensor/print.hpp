@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_PRINT_HPP
 #define TESSERA_TENSOR_PRINT_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -281,5 +282,7 @@ template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& ex
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_PROGRAM_HPP
 #define TESSERA_TENSOR_PROGRAM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <array>
 #include <cstdint>
@@ -282,5 +283,7 @@ Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves
 
 }  // namespace detail
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

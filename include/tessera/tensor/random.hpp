@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_RANDOM_HPP
 #define TESSERA_TENSOR_RANDOM_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -102,5 +103,7 @@ auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Parti
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

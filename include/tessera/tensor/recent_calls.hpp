@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_RECENT_CALLS_HPP
 #define TESSERA_TENSOR_RECENT_CALLS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -73,5 +74,7 @@ template <std::size_t Count> class RecentCalls {
 };
 
 }  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_RESHARD_HPP
 #define TESSERA_TENSOR_RESHARD_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <concepts>
 #include <source_location>
@@ -90,5 +91,7 @@ ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

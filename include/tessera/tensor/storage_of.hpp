@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_STORAGE_OF_HPP
 #define TESSERA_TENSOR_STORAGE_OF_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <string>
@@ -80,5 +81,7 @@ template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Ra
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_UPDATE_SHARDS_HPP
 #define TESSERA_TENSOR_UPDATE_SHARDS_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -43,5 +44,7 @@ void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards,
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

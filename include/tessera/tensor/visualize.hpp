@@ -1,5 +1,6 @@
 #ifndef TESSERA_TENSOR_VISUALIZE_HPP
 #define TESSERA_TENSOR_VISUALIZE_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string>
 
@@ -23,5 +24,7 @@ std::string tensor_sharding_svg(const ShardedTensor<T, Rank>& x, const PictureOp
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif
