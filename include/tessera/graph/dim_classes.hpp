@@ -71,11 +71,11 @@ class DimClasses {
         unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));
       return;
     }
-    const OpKind kind = row_of(node.op).kind;
+    const OpKind kind = row_of(node).kind;
     if (kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::constraint) return unify_aligned(id);
-    const ShardingRule sharding = row_of(node.op).sharding;
+    const ShardingRule sharding = row_of(node).sharding;
     if (sharding == nullptr || node.rank == 0) {
-      if (sharding == nullptr || row_of(node.op).kind != OpKind::contraction) return;
+      if (sharding == nullptr || row_of(node).kind != OpKind::contraction) return;
     }
     rule.kinds.clear();
     rule.operands.clear();

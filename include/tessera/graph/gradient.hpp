@@ -44,7 +44,7 @@ class Gradient {
   constexpr void add(int operand, Value cotangent) {
     if (!needs(operand)) return;
     const Value target = x(operand);
-    if (row_of(node().op).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
+    if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
     cotangent = build::sum_to(cotangent, target);
     std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
     slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
@@ -106,7 +106,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
   for (int id = 0; id < g.size(); ++id) {
     const Node& node = g[id];
     if (!is_floating(node.dtype) && node.op != Op::repeat) continue;
-    const OpRow& row = row_of(node.op);
+    const OpRow& row = row_of(node);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);
       if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])

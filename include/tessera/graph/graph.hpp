@@ -9,7 +9,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/narrow.hpp>
-#include <tessera/graph/node.hpp>
+#include <tessera/graph/row.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 
 namespace tessera {
@@ -46,6 +46,7 @@ class Graph {
       if (all[id].hash == node.hash && same(all[id], node, words, value, begin)) return id;
     next_.push_back(head);
     head = size() + 1;
+    node.row = &row_of(node.op);
     node.first = static_cast<std::int32_t>(operands.size());
     for (int i = 0; i < arity; ++i) operands.push_back(begin[i]);
     nodes.push_back(node);

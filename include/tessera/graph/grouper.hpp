@@ -188,7 +188,7 @@ class Grouper {
     for (int id = 0; id < graph_.size; ++id) {
       Place& place = places[id];
       const Node& node = graph_.nodes[id];
-      const OpRow& row = row_of(node.op);
+      const OpRow& row = row_of(node);
       place.kind = row.kind;
       place.shape_only = row.shape_only;
       const std::int32_t* const operands = graph_.operands + node.first;
@@ -324,7 +324,7 @@ class Grouper {
   /// back.
   constexpr int group_to_join(int id) const {
     const Node& node = graph_.nodes[id];
-    const OpRow& row = row_of(node.op);
+    const OpRow& row = row_of(node);
     if (row.joins_operand >= 0) {
       const Place& operand = at(graph_.operands[node.first + row.joins_operand]);
       if (operand.kind == row.kind && readers_.data()[operand.first_reader] == id) return operand.group;

@@ -2,6 +2,7 @@
 #define TESSERA_GRAPH_HOST_NUMBER_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -72,55 +73,47 @@ constexpr HostNumber number_of(const Node& constant) {
   return static_cast<std::int64_t>(constant.value) + low;
 }
 
-/// What an operation makes of integers, exactly. Division rounds towards zero.
+/// How a computation with integers ended.
 enum class IntegerResult : std::uint8_t {
   known,
   too_large,  ///< for 64 bits
   division_by_zero,
-  not_of_integers,  ///< an operation of real numbers
 };
-constexpr IntegerResult fold_integers(Op op, std::int64_t a, std::int64_t b, std::int64_t& out) {
-  const auto known = [&](std::int64_t result) {
-    out = result;
-    return IntegerResult::known;
-  };
-  const auto fits = [](bool exact) { return exact ? IntegerResult::known : IntegerResult::too_large; };
-  switch (op) {
-    case Op::add:
-      return fits(add_fits(a, b, out));
-    case Op::sub:
-      return fits(subtract_fits(a, b, out));
-    case Op::mul:
-      return fits(multiply_fits(a, b, out));
-    case Op::div:
-      if (b == 0) return IntegerResult::division_by_zero;
-      return b == -1 ? fits(subtract_fits(0, a, out)) : known(a / b);
-    case Op::neg:
-      return fits(subtract_fits(0, a, out));
-    case Op::abs:
-      return a < 0 ? fits(subtract_fits(0, a, out)) : known(a);
-    case Op::cast:
-      return known(a);
-    case Op::minimum:
-      return known(b < a ? b : a);
-    case Op::maximum:
-      return known(a < b ? b : a);
-    case Op::equal:
-      return known(a == b);
-    case Op::not_equal:
-      return known(a != b);
-    case Op::less:
-      return known(a < b);
-    case Op::less_equal:
-      return known(a <= b);
-    case Op::greater:
-      return known(a > b);
-    case Op::greater_equal:
-      return known(a >= b);
-    default:
-      return IntegerResult::not_of_integers;
+
+/// A 64-bit integer that remembers how it was computed. Division rounds towards zero.
+struct ExactInteger {
+  std::int64_t value = 0;
+  IntegerResult result = IntegerResult::known;
+
+  friend constexpr ExactInteger operator+(ExactInteger a, ExactInteger b) {
+    std::int64_t sum = 0;
+    const bool fits = add_fits(a.value, b.value, sum);
+    return {sum, ended(fits)};
   }
-}
+  friend constexpr ExactInteger operator-(ExactInteger a, ExactInteger b) {
+    std::int64_t difference = 0;
+    const bool fits = subtract_fits(a.value, b.value, difference);
+    return {difference, ended(fits)};
+  }
+  friend constexpr ExactInteger operator*(ExactInteger a, ExactInteger b) {
+    std::int64_t product = 0;
+    const bool fits = multiply_fits(a.value, b.value, product);
+    return {product, ended(fits)};
+  }
+  friend constexpr ExactInteger operator/(ExactInteger a, ExactInteger b) {
+    if (b.value == 0) return {0, IntegerResult::division_by_zero};
+    return b.value == -1 ? -a : ExactInteger{a.value / b.value};
+  }
+  friend constexpr ExactInteger operator-(ExactInteger a) { return ExactInteger{} - a; }
+  friend constexpr ExactInteger abs(ExactInteger a) { return a.value < 0 ? -a : a; }
+  friend constexpr ExactInteger minimum(ExactInteger a, ExactInteger b) { return b.value < a.value ? b : a; }
+  friend constexpr ExactInteger maximum(ExactInteger a, ExactInteger b) { return a.value < b.value ? b : a; }
+  friend constexpr bool operator==(ExactInteger a, ExactInteger b) { return a.value == b.value; }
+  friend constexpr auto operator<=>(ExactInteger a, ExactInteger b) { return a.value <=> b.value; }
+
+ private:
+  static constexpr IntegerResult ended(bool fits) { return fits ? IntegerResult::known : IntegerResult::too_large; }
+};
 
 /// Throws the error that a result of integers is.
 [[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,

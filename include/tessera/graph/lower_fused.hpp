@@ -68,7 +68,7 @@ class FusedWriter {
     return node.rank == space.rank ? SpaceForm::row : SpaceForm::squeezed;
   }
   constexpr SpaceForm operand_form(int id, int operand) const {
-    if (row_of(graph_[id].op).kind == OpKind::reduction)
+    if (row_of(graph_[id]).kind == OpKind::reduction)
       return graph_[operand].rank == unit_.rank ? SpaceForm::element : SpaceForm::squeezed;
     return form(id);
   }
@@ -106,7 +106,7 @@ class FusedWriter {
   constexpr void write_member(int m) {
     const int id = member(m);
     const Node& node = graph_[id];
-    const OpKind kind = row_of(node.op).kind;
+    const OpKind kind = row_of(node).kind;
     Instr instr{.kind = InstrKind::compute,
                 .op = node.op,
                 .dtype = node.dtype,
@@ -122,7 +122,7 @@ class FusedWriter {
     }
     std::uint8_t operands[3]{};
     for (int i = 0, k = 0; i < node.arity; ++i) {
-      if (has_operand(row_of(node.op).shape_only, i)) continue;
+      if (has_operand(row_of(node).shape_only, i)) continue;
       const int at = operand_instr(id, graph_.operand(id, i));
       operands[k++] = static_cast<std::uint8_t>(at);
       if (fused_.instrs[at].phase > instr.phase) instr.phase = fused_.instrs[at].phase;
@@ -160,7 +160,7 @@ class FusedWriter {
     fused_.stores[fused_.store_count++] = store;
   }
   constexpr SpaceForm form_of_output(int id) const {
-    return row_of(graph_[id].op).kind == OpKind::reduction ? SpaceForm::row : form(id);
+    return row_of(graph_[id]).kind == OpKind::reduction ? SpaceForm::row : form(id);
   }
 };
 

@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+struct OpRow;
+
 /// Attribute bytes of a node; what they mean is the row's business (see attributes.hpp).
 using Labels = std::array<std::int8_t, 24>;
 
@@ -30,6 +32,7 @@ struct Node {
   double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
   Source source{};
   std::uint64_t hash = 0;
+  const OpRow* row = nullptr;  ///< of the operation; set when the node is added to a graph
 
   constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }

@@ -66,7 +66,7 @@ inline std::string rearrange_text(const GraphView& graph, int id) {
 /// What a node is besides its operation and operands; empty when it is nothing.
 inline std::string attribute_text(const ProgramView& program, const GraphView& graph, int id) {
   const Node& node = graph[id];
-  switch (row_of(node.op).kind) {
+  switch (row_of(node).kind) {
     case OpKind::source:
       if (node.op == Op::constant) return number_text(node);
       if (node.op == Op::extent) return std::to_string(dim_of(node));
@@ -125,7 +125,7 @@ inline std::string type_text(const Node& node) {
 }
 inline std::string operation_text(const ProgramView& program, const GraphView& graph, int id) {
   const std::string attribute = attribute_text(program, graph, id);
-  return std::string(row_of(graph[id].op).name) + (attribute.empty() ? "" : "[" + attribute + "]");
+  return std::string(row_of(graph[id]).name) + (attribute.empty() ? "" : "[" + attribute + "]");
 }
 
 }  // namespace detail

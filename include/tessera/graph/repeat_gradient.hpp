@@ -44,7 +44,7 @@ constexpr bool recomputed(const Graph& graph, int id) {
     for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
       if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
   }
-  const OpKind kind = row_of(node.op).kind;
+  const OpKind kind = row_of(node).kind;
   return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
          node.op == Op::rearrange || node.op == Op::slice;
 }

@@ -88,6 +88,10 @@ using PartialRule = bool (*)(const GraphView&, int id);
 /// Of an operation that moves rows of one dim: the row of the result that row 0 of operand i becomes.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
 using GradientRule = void (*)(Gradient&);
+/// What an elementwise operation makes of one number of each operand.
+using NumberFunction = double (*)(double, double, double);
+/// The same of integers, exactly.
+using IntegerFunction = IntegerResult (*)(std::int64_t, std::int64_t, std::int64_t& result);
 
 inline constexpr std::int8_t any_arity = -1;
 
@@ -102,24 +106,31 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
-  PartialRule partial = nullptr;             ///< null: shards never give partial values of the result
-  OffsetRule offset = nullptr;               ///< null: moves no rows
-  GradientRule gradient = nullptr;           ///< null: the result does not depend smoothly on any operand
-  double (*fold)(double, double) = nullptr;  ///< of numbers, for host scalars and constants
-  std::uint8_t flops = 1;                    ///< an element of the result
-  std::uint8_t shape_only = 0;               ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;            ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;                  ///< nodes of this operation with equal operands are made in one unit
+  PartialRule partial = nullptr;       ///< null: shards never give partial values of the result
+  OffsetRule offset = nullptr;         ///< null: moves no rows
+  NumberFunction number = nullptr;     ///< of elementwise operations
+  IntegerFunction integers = nullptr;  ///< null: integers are computed with as other numbers are
+  bool folds = false;                  ///< constants are computed when the program is compiled
+  bool predicate = false;              ///< results are bools
+  bool fractional = false;             ///< of integers and bools, results are f32
+  bool of_bools = true;                ///< operands may be bools
+  std::uint8_t flops = 1;              ///< an element of the result
+  std::uint8_t lane_cost = 1;          ///< an element of the result, in additions of vectors
+  std::uint8_t shape_only = 0;         ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;      ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;            ///< nodes of this operation with equal operands are made in one unit
 };
 
-/// The row of an operation; the rows stand in ops/. Its gradient is asked of gradient_of: a program that has been
-/// traced needs no gradients any more, and must not pay for their code.
+/// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a
+/// program that has been traced needs no gradients any more, and must not pay for their code.
 constexpr const OpRow& row_of(Op op);
+constexpr const OpRow& row_of(const Node& node) { return *node.row; }
+/// Null: the result does not depend smoothly on any operand.
 constexpr GradientRule gradient_of(Op op);
 
 constexpr bool always_partial(const GraphView&, int) { return true; }
 constexpr bool can_be_partial(const GraphView& graph, int id) {
-  const PartialRule partial = row_of(graph[id].op).partial;
+  const PartialRule partial = row_of(graph[id]).partial;
   return partial != nullptr && partial(graph, id);
 }
 /// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
@@ -139,7 +150,7 @@ constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
-    bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node.op).kind == OpKind::elementwise);
+    bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node).kind == OpKind::elementwise);
     std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
     if (is && !is_host_source(node.op))
       for (int i = 0; i < node.arity; ++i) {

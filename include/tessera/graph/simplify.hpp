@@ -31,8 +31,8 @@ constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
 /// A node of numbers alone, folded into a number; -1 when it can't be.
 constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* operands) {
   if (node.rank != 0 || node.arity == 0 || node.arity > 2) return -1;
-  const auto fold = row_of(node.op).fold;
-  if (fold == nullptr) return -1;
+  const OpRow& row = row_of(node.op);
+  if (!row.folds) return -1;
   for (int i = 0; i < node.arity; ++i)
     if (made[operands[i]].op != Op::constant) return -1;
   const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
@@ -40,14 +40,13 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
   Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
   const bool reals = is_floating(made[operands[0]].dtype);
   if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
-    folded.value = fold(a.real(), b.real());
+    folded.value = row.number(a.real(), b.real(), 0);
   } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
     folded.value = a.real() != 0;
   } else {
     // What can't be known is an error where the shapes are, which names the user's line.
     std::int64_t exact = 0;
-    if (node.op == Op::div || fold_integers(node.op, a.integer(), b.integer(), exact) != IntegerResult::known)
-      return -1;
+    if (node.op == Op::div || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
     folded = integer_node(exact, node.dtype);
     folded.source = node.source;
   }

@@ -99,11 +99,11 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
   const int node = unit.kind == UnitKind::contraction ? unit.space : unit.root;
   FactorRule row;
   row.operands.reserve(graph[node].arity);
-  row_of(graph[node].op).sharding(graph, node, row);
+  row_of(graph[node]).sharding(graph, node, row);
   rule.kinds = row.kinds;
   for (FactorKind kind : row.kinds)
     if (kind == FactorKind::reduction && !can_be_partial(graph, node))
-      fail(errc::graph_invalid, "[plan] partial values: the row of ", row_of(graph[node].op).name,
+      fail(errc::graph_invalid, "[plan] partial values: the row of ", row_of(graph[node]).name,
            " has a reduction in its sharding rule, and says that its result is never partial");
   for (int i = 0; i < unit.input_count; ++i) {
     const int operand = units.input(u, i).operand;
@@ -117,7 +117,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
   for (int o = 0; o < unit.output_count; ++o) {
     const int result = units.output(u, o).node;
     FactorRule own;
-    row_of(graph[result].op).sharding(graph, result, own);
+    row_of(graph[result]).sharding(graph, result, own);
     rule.outputs.push_back(own.result);
     for (std::size_t f = 0; f < own.kinds.size(); ++f)
       if (own.kinds[f] == FactorKind::reduction) rule.kinds[f] = FactorKind::reduction;

@@ -64,12 +64,12 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
-  return x.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+  const DType made = row_of(op).predicate ? DType::bool_ : from.dtype;
+  return x.make({.op = op, .dtype = made, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-constexpr bool is_predicate(Op op) { return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not; }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
-  Node made{.op = op, .dtype = is_predicate(op) ? DType::bool_ : a.dtype};
+  Node made{.op = op, .dtype = row_of(op).predicate ? DType::bool_ : a.dtype};
   broadcast_type(made, a, b);
   const std::int32_t operands[] = {x.id, y.id};
   return x.make(made, operands, 2);

@@ -53,7 +53,7 @@ class GraphVerifier {
 
   constexpr Rule check(int id) const {
     const Node& node = graph_[id];
-    const OpRow& row = row_of(node.op);
+    const OpRow& row = row_of(node);
     if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operand(id, i);
@@ -140,12 +140,12 @@ class GraphVerifier {
     const bool chooses = node.op == Op::select;
     if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
     for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
-      if (has_operand(row_of(node.op).shape_only, i)) continue;
+      if (has_operand(row_of(node).shape_only, i)) continue;
       if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
-      if (!build::is_predicate(node.op) && x(id, i).dtype != node.dtype)
+      if (!row_of(node).predicate && x(id, i).dtype != node.dtype)
         return "the result has the element type of its operands";
     }
-    return build::is_predicate(node.op) && node.dtype != DType::bool_ ? "a comparison gives bools" : Rule{};
+    return row_of(node).predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : Rule{};
   }
 
   constexpr Rule check_reduction(int id) const {

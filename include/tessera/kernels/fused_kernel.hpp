@@ -46,7 +46,7 @@ template <const auto& Table, int I> struct Program {
     int cost = 0;
     for (int i = 0; i < schedule.element[pass].size; ++i) {
       const Step& step = schedule.element[pass].items[i];
-      cost += step.keep == Keep::restore ? 1 : cost_of(step.op);
+      cost += step.keep == Keep::restore ? 1 : row_of(step.op).lane_cost;
     }
     return cost;
   }

@@ -8,6 +8,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/graph/fused.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera::kernels {
 
@@ -66,31 +67,10 @@ struct FusedSchedule {
   std::uint64_t writes[max_phases]{};  ///< operands that each pass writes
 };
 
-/// Work of one element, roughly in additions.
-constexpr int cost_of(Op op) {
-  switch (op) {
-    case Op::exp:
-    case Op::log:
-    case Op::tanh:
-    case Op::sigmoid:
-    case Op::gelu:
-    case Op::silu:
-      return 12;
-    case Op::pow:
-      return 60;
-    case Op::div:
-    case Op::sqrt:
-    case Op::rsqrt:
-      return 8;
-    default:
-      return 1;
-  }
-}
-
 namespace detail {
 
-constexpr bool uses_b(Op op) { return op >= Op::add && op <= Op::select; }
-constexpr bool uses_c(Op op) { return op == Op::select; }
+constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
+constexpr bool uses_c(Op op) { return row_of(op).arity > 2; }
 
 constexpr Step make_step(const Fused& fused, int index) {
   const Instr& instr = fused.instrs[index];
@@ -185,7 +165,8 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
       }
       step.keep = Keep::restore;
       step.kept_offset = computed->kept_offset;
-    } else if (only_reduces && instr.kind == InstrKind::compute && cost_of(instr.op) >= 8 && is_floating(instr.dtype)) {
+    } else if (only_reduces && instr.kind == InstrKind::compute && row_of(instr.op).lane_cost >= 8 &&
+               is_floating(instr.dtype)) {
       kept.computed[i] = &step;
       kept.pass[i] = p;
     }

@@ -2,6 +2,8 @@
 #define TESSERA_KERNELS_ISA_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/inline.hpp>
+
 // TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
 // prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
 // with different flags never share a class or a kernel of one name. What plans is shared, and so is a program that
@@ -63,10 +65,6 @@
 #define TESSERA_ISA                                                                                           \
   TESSERA_ISA_JOIN(TESSERA_ISA_LEVEL, TESSERA_ISA_FMA, TESSERA_ISA_VBMI2, TESSERA_ISA_BF16, TESSERA_ISA_FP16, \
                    TESSERA_ISA_AMX)
-
-// Values of a kernel stay in registers only when every step of it is inlined.
-#define TESSERA_INLINE inline __attribute__((always_inline))
-#define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
 
 // g++ 12 warns of the operand that its own AVX-512 intrinsics leave undefined, wherever they are inlined.
 #if defined(__GNUC__) && !defined(__clang__)

@@ -397,7 +397,9 @@ TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lane
 }  // namespace simd
 
 /// std::pow, its special cases included; within 1 ulp for floats.
-template <class T> TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
+template <class T>
+  requires(std::is_floating_point_v<T>)
+TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
   if constexpr (std::is_same_v<T, float>) {
     const Lanes<float> size = simd::power_of_magnitude(x, y);
     return simd::each_part(

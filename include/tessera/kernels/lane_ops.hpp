@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/graph/op.hpp>
 #include <tessera/kernels/lane_math.hpp>
+#include <tessera/ops/elementwise/operations.hpp>
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -30,119 +30,88 @@ template <class T> constexpr T whole_power(T base, T exponent) {
 }
 }  // namespace simd
 
-/// Elementwise operation O on lanes of T, except select, cast and comparisons of masks, which have their own forms.
-template <Op O, class T> TESSERA_INLINE auto apply(const Lanes<T>& x) {
-  if constexpr (O == Op::neg)
-    return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
-  else if constexpr (O == Op::abs)
-    return abs(x);
-  else if constexpr (O == Op::exp)
-    return exp(x);
-  else if constexpr (O == Op::log)
-    return log(x);
-  else if constexpr (O == Op::sqrt)
-    return sqrt(x);
-  else if constexpr (O == Op::rsqrt)
-    return rsqrt(x);
-  else if constexpr (O == Op::tanh)
-    return tanh(x);
-  else if constexpr (O == Op::sigmoid)
-    return sigmoid(x);
-  else if constexpr (O == Op::relu)
-    return relu(x);
-  else if constexpr (O == Op::gelu)
-    return gelu(x);
-  else if constexpr (O == Op::silu)
-    return silu(x);
-  else if constexpr (O == Op::sign)
-    return sign(x);
-  else if constexpr (O == Op::logical_not)
-    return Mask{~convert<bool>(x).bits};
-  else
-    static_assert(O == Op::neg, "not an elementwise operation of one operand");
-}
+// The operators and functions that elementwise operations are written with, of lanes and of masks. A mask is a number
+// of one bit: max and sum are or, min and product are and, false orders before true.
 
-template <Op O, class T> TESSERA_INLINE auto apply(const Lanes<T>& x, const Lanes<T>& y) {
-  if constexpr (O == Op::broadcast) {
-    return x;
-  } else if constexpr (O == Op::logical_and || O == Op::logical_or) {
-    const Mask a = convert<bool>(x), b = convert<bool>(y);
-    if constexpr (O == Op::logical_and)
-      return Mask{a.bits & b.bits};
-    else
-      return Mask{a.bits | b.bits};
-  } else if constexpr (std::is_same_v<T, bool>) {
-    // Masks are numbers of one bit: max and sum are or, min and product are and, false orders before true.
-    if constexpr (O == Op::add || O == Op::maximum)
-      return Mask{x.bits | y.bits};
-    else if constexpr (O == Op::mul || O == Op::minimum)
-      return Mask{x.bits & y.bits};
-    else if constexpr (O == Op::equal)
-      return Mask{~simd::differ(x, y).bits};
-    else if constexpr (O == Op::not_equal)
-      return simd::differ(x, y);
-    else if constexpr (O == Op::less)
-      return Mask{~x.bits & y.bits};
-    else if constexpr (O == Op::less_equal)
-      return Mask{~x.bits | y.bits};
-    else if constexpr (O == Op::greater)
-      return Mask{x.bits & ~y.bits};
-    else if constexpr (O == Op::greater_equal)
-      return Mask{x.bits | ~y.bits};
-    else
-      static_assert(O == Op::equal, "not an operation of two masks");
-  } else if constexpr (O == Op::equal) {
-    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
-  } else if constexpr (O == Op::not_equal) {
-    // xsimd 8.1 takes NaN for equal to everything in some instruction sets, so this is the opposite of equal.
-    return Mask{~apply<Op::equal>(x, y).bits};
-  } else if constexpr (O == Op::less) {
-    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x, y);
-  } else if constexpr (O == Op::less_equal) {
-    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a <= b; }, x, y);
-  } else if constexpr (O == Op::greater) {
-    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a > b; }, x, y);
-  } else if constexpr (O == Op::greater_equal) {
-    return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a >= b; }, x, y);
-  } else if constexpr (O == Op::maximum) {
-    return maximum(x, y);
-  } else if constexpr (O == Op::minimum) {
-    return minimum(x, y);
-  } else if constexpr (O == Op::pow) {
-    if constexpr (std::is_integral_v<T>)
-      return each_lane([](T a, T b) { return simd::whole_power<T>(a, b); }, x, y);
-    else
-      return pow(x, y);
-  } else if constexpr (O == Op::div && std::is_integral_v<T>) {
+template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator+(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a + b; }, x, y);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a - b; }, x, y);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator*(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part(
+      [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
+        if constexpr (std::is_integral_v<T>) {
+          // The compiler's own product: xsimd has none of 64-bit integers for every instruction set.
+          using Wrapping = simd::native<std::make_unsigned_t<T>, Lanes<T>::part_width>;
+          const Wrapping product = (Wrapping)simd::to_native<T>(a) * (Wrapping)simd::to_native<T>(b);
+          return simd::to_batch<T>((simd::part_vector<T>)product);
+        } else {
+          return a * b;
+        }
+      },
+      x, y);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const Lanes<T>& y) {
+  if constexpr (std::is_integral_v<T>)
     return each_lane([](T a, T b) { return simd::quotient<T>(a, b); }, x, y);
-  } else if constexpr (O == Op::add) {
-    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a + b; }, x, y);
-  } else if constexpr (O == Op::sub) {
-    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a - b; }, x, y);
-  } else if constexpr (O == Op::mul) {
-    return simd::each_part(
-        [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
-          if constexpr (std::is_integral_v<T>) {
-            // The compiler's own product: xsimd has none of 64-bit integers for every instruction set.
-            using Wrapping = simd::native<std::make_unsigned_t<T>, Lanes<T>::part_width>;
-            const Wrapping product = (Wrapping)simd::to_native<T>(a) * (Wrapping)simd::to_native<T>(b);
-            return simd::to_batch<T>((simd::part_vector<T>)product);
-          } else {
-            return a * b;
-          }
-        },
-        x, y);
-  } else if constexpr (O == Op::div) {
+  else
     return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a / b; }, x, y);
-  } else {
-    static_assert(O == Op::add, "not an elementwise operation of two operands");
-  }
+}
+template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
+}
+// xsimd 8.1 takes NaN for equal to everything in some instruction sets, so this is the opposite of equal.
+template <class T> TESSERA_INLINE Mask operator!=(const Lanes<T>& x, const Lanes<T>& y) { return {~(x == y).bits}; }
+template <class T> TESSERA_INLINE Mask operator<(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x, y);
+}
+template <class T> TESSERA_INLINE Mask operator<=(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a <= b; }, x, y);
+}
+template <class T> TESSERA_INLINE Mask operator>(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a > b; }, x, y);
+}
+template <class T> TESSERA_INLINE Mask operator>=(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a >= b; }, x, y);
 }
 
-template <Op O, class T>
-TESSERA_INLINE Lanes<T> apply(const Mask& condition, const Lanes<T>& then, const Lanes<T>& otherwise) {
-  static_assert(O == Op::select, "not an elementwise operation of three operands");
-  return select(condition, then, otherwise);
+TESSERA_INLINE Mask operator+(const Mask& x, const Mask& y) { return {x.bits | y.bits}; }
+TESSERA_INLINE Mask operator*(const Mask& x, const Mask& y) { return {x.bits & y.bits}; }
+TESSERA_INLINE Mask maximum(const Mask& x, const Mask& y) { return {x.bits | y.bits}; }
+TESSERA_INLINE Mask minimum(const Mask& x, const Mask& y) { return {x.bits & y.bits}; }
+TESSERA_INLINE Mask operator==(const Mask& x, const Mask& y) { return {~simd::differ(x, y).bits}; }
+TESSERA_INLINE Mask operator!=(const Mask& x, const Mask& y) { return simd::differ(x, y); }
+TESSERA_INLINE Mask operator<(const Mask& x, const Mask& y) { return {~x.bits & y.bits}; }
+TESSERA_INLINE Mask operator<=(const Mask& x, const Mask& y) { return {~x.bits | y.bits}; }
+TESSERA_INLINE Mask operator>(const Mask& x, const Mask& y) { return {x.bits & ~y.bits}; }
+TESSERA_INLINE Mask operator>=(const Mask& x, const Mask& y) { return {x.bits | ~y.bits}; }
+
+template <class T> TESSERA_INLINE Mask logical_not(const Lanes<T>& x) { return {~convert<bool>(x).bits}; }
+template <class T> TESSERA_INLINE Mask logical_and(const Lanes<T>& x, const Lanes<T>& y) {
+  return {convert<bool>(x).bits & convert<bool>(y).bits};
+}
+template <class T> TESSERA_INLINE Mask logical_or(const Lanes<T>& x, const Lanes<T>& y) {
+  return {convert<bool>(x).bits | convert<bool>(y).bits};
+}
+
+template <class T>
+  requires(std::is_integral_v<T>)
+TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
+  return each_lane([](T a, T b) { return simd::whole_power<T>(a, b); }, x, y);
+}
+
+/// An elementwise operation on lanes. Conversions have a form of their own.
+template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
+  using Operation = ops::elementwise_operation<O>;
+  if constexpr (Operation::by_part)
+    return simd::each_part([](const auto&... part) TESSERA_INLINE_LAMBDA { return Operation::value(part...); }, x...);
+  else
+    return Operation::value(x...);
 }
 
 /// How a reduction combines two values.

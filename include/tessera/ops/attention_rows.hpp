@@ -7,9 +7,9 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/attention_form.hpp>
 #include <tessera/graph/gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 
-namespace tessera::rows {
+namespace tessera::ops {
 
 /// Factors of all three nodes, in this order.
 namespace attention_factor {
@@ -166,48 +166,53 @@ constexpr void attention_second_gradient(Gradient& r) {
   }
 }
 
-inline constexpr RowEntry attention_rows[] = {
-    {Op::attention_lse,
-     {.name = "attention_lse",
-      .kind = OpKind::attention,
-      .arity = 3,
-      .shape =
-          [](const ShapeContext& c) {
-            check_attention_shapes(c, false);
-            return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
-          },
-      .sharding = attention_sharding,
-      .gradient = attention_lse_gradient}},
-    {Op::attention,
-     {.name = "attention",
-      .kind = OpKind::attention,
-      .arity = 5,
-      .shape =
-          [](const ShapeContext& c) {
-            check_attention_shapes(c, true);
-            Shape shape = c.operand(0);
-            shape[3] = c.operand(2)[3];
-            return shape;
-          },
-      .sharding = attention_sharding,
-      .gradient = attention_gradient,
-      .joins_operand = 3}},
-    {Op::attention_grad,
-     {.name = "attention_grad",
-      .kind = OpKind::attention,
-      .arity = 7,
-      .shape =
-          [](const ShapeContext& c) {
-            check_attention_shapes(c, true);
-            return c.operand(AttentionForm::of_node(c.node()).of);
-          },
-      .sharding = attention_sharding,
-      .partial = sums_over_queries,
-      .gradient = attention_second_gradient,
-      .joins_alike = true}},
+struct AttentionLseOp {
+  static constexpr OpRow row{.name = "attention_lse",
+                             .kind = OpKind::attention,
+                             .arity = 3,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, false);
+                                   return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
+                                 },
+                             .sharding = attention_sharding};
+  static constexpr GradientRule gradient = attention_lse_gradient;
 };
 
-}  // namespace tessera::rows
+struct AttentionOp {
+  static constexpr OpRow row{.name = "attention",
+                             .kind = OpKind::attention,
+                             .arity = 5,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   Shape shape = c.operand(0);
+                                   shape[3] = c.operand(2)[3];
+                                   return shape;
+                                 },
+                             .sharding = attention_sharding,
+                             .joins_operand = 3};
+  static constexpr GradientRule gradient = attention_gradient;
+};
+
+struct AttentionGradOp {
+  static constexpr OpRow row{.name = "attention_grad",
+                             .kind = OpKind::attention,
+                             .arity = 7,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   return c.operand(AttentionForm::of_node(c.node()).of);
+                                 },
+                             .sharding = attention_sharding,
+                             .partial = sums_over_queries,
+                             .joins_alike = true};
+  static constexpr GradientRule gradient = attention_second_gradient;
+};
+
+using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -3,9 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 
-namespace tessera::rows {
+namespace tessera::ops {
 
 /// Names a product of matrices, which users write as one, by its own name.
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
@@ -100,23 +100,23 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
-inline constexpr RowEntry contraction_rows[] = {
-    {Op::einsum,
-     {.name = "einsum",
-      .kind = OpKind::contraction,
-      .arity = 2,
-      .linear = Linearity::each,
-      .shape = einsum_shape,
-      .sharding = einsum_sharding,
-      .partial = always_partial,
-      .gradient =
-          [](Gradient& r) {
-            einsum_operand_gradient(r, 0);
-            einsum_operand_gradient(r, 1);
-          }}},
+struct EinsumOp {
+  static constexpr OpRow row{.name = "einsum",
+                             .kind = OpKind::contraction,
+                             .arity = 2,
+                             .linear = Linearity::each,
+                             .shape = einsum_shape,
+                             .sharding = einsum_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    einsum_operand_gradient(r, 0);
+    einsum_operand_gradient(r, 1);
+  };
 };
 
-}  // namespace tessera::rows
+using ContractionOperations = OperationList<EinsumOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

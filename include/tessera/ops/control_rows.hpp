@@ -3,24 +3,24 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/repeat_gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 
-namespace tessera::rows {
+namespace tessera::ops {
 
-inline constexpr RowEntry control_rows[] = {
-    {Op::repeat,
-     {.name = "repeat", .kind = OpKind::control, .arity = any_arity, .gradient = repeat_gradient, .flops = 0}},
-    // The repeat reads the cotangents of its projections.
-    {Op::project,
-     {.name = "project",
-      .kind = OpKind::control,
-      .arity = 1,
-      .linear = Linearity::first,
-      .gradient = nullptr,
-      .flops = 0}},
+struct RepeatOp {
+  static constexpr OpRow row{.name = "repeat", .kind = OpKind::control, .arity = any_arity, .flops = 0};
+  static constexpr GradientRule gradient = repeat_gradient;
 };
 
-}  // namespace tessera::rows
+// The repeat reads the cotangents of its projections.
+struct ProjectOp {
+  static constexpr OpRow row{
+      .name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .flops = 0};
+};
+
+using ControlOperations = OperationList<RepeatOp, ProjectOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -3,9 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 
-namespace tessera::rows {
+namespace tessera::ops {
 
 /// gather: operands table [N, row...] and indices [i...]; result [i..., row...].
 constexpr Shape gather_shape(const ShapeContext& c) {
@@ -44,43 +44,46 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   }
 }
 
-inline constexpr RowEntry indexed_rows[] = {
-    {Op::gather,
-     {.name = "gather",
+struct GatherOp {
+  static constexpr OpRow row{
+      .name = "gather",
       .kind = OpKind::indexed,
       .arity = 2,
       .linear = Linearity::first,
       .shape = gather_shape,
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
       .partial = always_partial,
-      .gradient =
-          [](Gradient& r) {
-            const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
-            const Value sums =
-                g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-                       {g.id, r.x(1).id, table.id});
-            r.add(0, build::cast(sums, table.dtype()));
-          },
-      .flops = 0}},
-    // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
-    {Op::scatter,
-     {.name = "scatter",
+      .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value sums =
+        g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+               {g.id, r.x(1).id, table.id});
+    r.add(0, build::cast(sums, table.dtype()));
+  };
+};
+
+// scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
+struct ScatterOp {
+  static constexpr OpRow row{
+      .name = "scatter",
       .kind = OpKind::indexed,
       .arity = 3,
       .linear = Linearity::first,
       .shape = [](const ShapeContext& c) { return c.operand(2); },
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
       .partial = always_partial,
-      .gradient =
-          [](Gradient& r) {
-            const Value rows = r.x(0), g = r.full_g();
-            r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
-                            {g.id, r.x(1).id}));
-          },
-      .shape_only = 1u << 2}},
+      .shape_only = 1u << 2};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value rows = r.x(0), g = r.full_g();
+    r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                    {g.id, r.x(1).id}));
+  };
 };
 
-}  // namespace tessera::rows
+using IndexedOperations = OperationList<GatherOp, ScatterOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -3,10 +3,10 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
-namespace tessera::rows {
+namespace tessera::ops {
 
 /// Throws not_divisible for a dim that mesh axes split, which is what shard_map does. `node.value` counts the leading
 /// dims that the user's code does not see.
@@ -259,63 +259,73 @@ constexpr void permute_gradient(Gradient& r) {
   r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
 }
 
-inline constexpr RowEntry layout_rows[] = {
-    {Op::rearrange,
-     {.name = "rearrange",
-      .kind = OpKind::layout,
-      .arity = any_arity,
-      .linear = Linearity::first,
-      .shape = rearrange_shape,
-      .sharding = rearrange_sharding,
-      .gradient = rearrange_gradient,
-      .flops = 0}},
-    {Op::slice,
-     {.name = "slice",
-      .kind = OpKind::layout,
-      .arity = 3,
-      .linear = Linearity::first,
-      .shape = slice_shape,
-      .sharding = moved_dim_sharding,
-      .partial = takes_row,
-      .offset = slice_offset,
-      .gradient = [](Gradient& r) { r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0))); },
-      .flops = 0}},
-    {Op::pad,
-     {.name = "pad",
-      .kind = OpKind::layout,
-      .arity = 3,
-      .linear = Linearity::first,
-      .shape = pad_shape,
-      .sharding = moved_dim_sharding,
-      .offset = pad_offset,
-      .gradient =
-          [](Gradient& r) {
-            r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
-          },
-      .flops = 0,
-      .shape_only = 1u << 2}},
-    {Op::concat,
-     {.name = "concat",
-      .kind = OpKind::layout,
-      .arity = any_arity,
-      .linear = Linearity::jointly,
-      .shape = concat_shape,
-      .sharding = moved_dim_sharding,
-      .offset = concat_offset,
-      .gradient = concat_gradient,
-      .flops = 0}},
-    {Op::permute,
-     {.name = "ppermute",
-      .kind = OpKind::layout,
-      .arity = any_arity,
-      .linear = Linearity::first,
-      .shape = permute_shape,
-      .sharding = like_sharding,
-      .gradient = permute_gradient,
-      .flops = 0}},
+struct RearrangeOp {
+  static constexpr OpRow row{.name = "rearrange",
+                             .kind = OpKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = rearrange_shape,
+                             .sharding = rearrange_sharding,
+                             .flops = 0};
+  static constexpr GradientRule gradient = rearrange_gradient;
 };
 
-}  // namespace tessera::rows
+struct SliceOp {
+  static constexpr OpRow row{.name = "slice",
+                             .kind = OpKind::layout,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = slice_shape,
+                             .sharding = moved_dim_sharding,
+                             .partial = takes_row,
+                             .offset = slice_offset,
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
+  };
+};
+
+struct PadOp {
+  static constexpr OpRow row{.name = "pad",
+                             .kind = OpKind::layout,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = pad_shape,
+                             .sharding = moved_dim_sharding,
+                             .offset = pad_offset,
+                             .flops = 0,
+                             .shape_only = 1u << 2};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
+  };
+};
+
+struct ConcatOp {
+  static constexpr OpRow row{.name = "concat",
+                             .kind = OpKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::jointly,
+                             .shape = concat_shape,
+                             .sharding = moved_dim_sharding,
+                             .offset = concat_offset,
+                             .flops = 0};
+  static constexpr GradientRule gradient = concat_gradient;
+};
+
+struct PermuteOp {
+  static constexpr OpRow row{.name = "ppermute",
+                             .kind = OpKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = permute_shape,
+                             .sharding = like_sharding,
+                             .flops = 0};
+  static constexpr GradientRule gradient = permute_gradient;
+};
+
+using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

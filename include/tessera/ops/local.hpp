@@ -40,7 +40,7 @@ template <class Tag> struct LocalRule {
   }
 };
 
-template <Op O> constexpr bool is_binary(const Binary<O>*) { return true; }
+template <class Operation> constexpr bool is_binary(const Binary<Operation>*) { return true; }
 constexpr bool is_binary(const void*) { return false; }
 /// Operations whose operands meet with trailing dims aligned.
 template <class Tag>

@@ -3,9 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 
-namespace tessera::rows {
+namespace tessera::ops {
 
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
@@ -53,40 +53,44 @@ constexpr void extreme_gradient(Gradient& r) {
   r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
 }
 
-inline constexpr RowEntry reduction_rows[] = {
-    {Op::sum,
-     {.name = "sum",
-      .kind = OpKind::reduction,
-      .arity = 1,
-      .linear = Linearity::first,
-      .shape = reduction_shape,
-      .sharding = reduction_sharding,
-      .partial = always_partial,
-      .gradient =
-          [](Gradient& r) {
-            if (Reduced::of(r.node()).constant) return;
-            Value g = r.g();
-            r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-          }}},
-    {Op::max,
-     {.name = "max",
-      .kind = OpKind::reduction,
-      .arity = 1,
-      .shape = reduction_shape,
-      .sharding = reduction_sharding,
-      .partial = always_partial,
-      .gradient = extreme_gradient}},
-    {Op::min,
-     {.name = "min",
-      .kind = OpKind::reduction,
-      .arity = 1,
-      .shape = reduction_shape,
-      .sharding = reduction_sharding,
-      .partial = always_partial,
-      .gradient = extreme_gradient}},
+struct SumOp {
+  static constexpr OpRow row{.name = "sum",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    if (Reduced::of(r.node()).constant) return;
+    Value g = r.g();
+    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
+  };
 };
 
-}  // namespace tessera::rows
+struct MaxOp {
+  static constexpr OpRow row{.name = "max",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+};
+
+struct MinOp {
+  static constexpr OpRow row{.name = "min",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -2,12 +2,12 @@
 #define TESSERA_OPS_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
+#include <cstddef>
 
 #include <tessera/ops/attention_rows.hpp>
 #include <tessera/ops/contraction_rows.hpp>
 #include <tessera/ops/control_rows.hpp>
-#include <tessera/ops/elementwise_rows.hpp>
+#include <tessera/ops/elementwise/operations.hpp>
 #include <tessera/ops/indexed_rows.hpp>
 #include <tessera/ops/layout_rows.hpp>
 #include <tessera/ops/reduction_rows.hpp>
@@ -18,49 +18,70 @@
 
 namespace tessera {
 
+namespace ops {
+
+/// All operations of the library.
+using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                               LayoutOperations, IndexedOperations, WindowOperations, ScanOperations, SortOperations,
+                               AttentionOperations, ControlOperations>::type;
+
 namespace detail {
-struct RowTable {
-  std::array<OpRow, static_cast<std::size_t>(op_count)> rows{};
-  std::array<GradientRule, static_cast<std::size_t>(op_count)> gradients{};
-  constexpr void fill(const auto& entries) {
-    for (const RowEntry& entry : entries) {
-      rows[static_cast<std::size_t>(entry.op)] = entry.row;
-      gradients[static_cast<std::size_t>(entry.op)] = entry.row.gradient;
-      rows[static_cast<std::size_t>(entry.op)].gradient = nullptr;
-    }
+
+template <class Operation> constexpr GradientRule gradient_rule() {
+  if constexpr (requires { Operation::gradient; })
+    return Operation::gradient;
+  else
+    return nullptr;
+}
+
+/// What is known of operations, found by id: open addressing. Only constant expressions ask it, so that a program holds
+/// the code of its own operations alone.
+template <class Entry> class OperationTable {
+ public:
+  constexpr void add(Op op, Entry entry) {
+    std::size_t at = place(op);
+    for (; taken_[at]; at = (at + 1) % size)
+      if (ids_[at] == op) fail(errc::graph_invalid, "[ops] two operations have one id: one of them needs another name");
+    taken_[at] = true;
+    ids_[at] = op;
+    entries_[at] = entry;
   }
+  constexpr Entry operator[](Op op) const {
+    std::size_t at = place(op);
+    while (ids_[at] != op) {
+      if (!taken_[at]) fail(errc::graph_invalid, "[ops] an operation that stands in no list");
+      at = (at + 1) % size;
+    }
+    return entries_[at];
+  }
+
+ private:
+  static constexpr std::size_t size = 1024;
+  Op ids_[size]{};
+  bool taken_[size]{};
+  Entry entries_[size]{};
+
+  static constexpr std::size_t place(Op op) { return static_cast<std::size_t>(op) % size; }
 };
 
-constexpr RowTable make_row_table() {
-  RowTable table;
-  table.fill(rows::source_rows);
-  table.fill(rows::elementwise_rows);
-  table.fill(rows::reduction_rows);
-  table.fill(rows::contraction_rows);
-  table.fill(rows::layout_rows);
-  table.fill(rows::indexed_rows);
-  table.fill(rows::window_rows);
-  table.fill(rows::scan_rows);
-  table.fill(rows::sort_rows);
-  table.fill(rows::attention_rows);
-  table.fill(rows::control_rows);
+template <class... Operation> constexpr auto make_row_table(OperationList<Operation...>) {
+  OperationTable<const OpRow*> table;
+  (table.add(op_v<Operation>, &row_v<Operation>), ...);
   return table;
 }
-// Two objects: only the first is ever asked at run time, so that the second's code is never generated.
-inline constexpr auto row_table = make_row_table().rows;
-inline constexpr auto gradient_table = make_row_table().gradients;
+template <class... Operation> constexpr auto make_gradient_table(OperationList<Operation...>) {
+  OperationTable<GradientRule> table;
+  (table.add(op_v<Operation>, gradient_rule<Operation>()), ...);
+  return table;
+}
+inline constexpr auto row_table = make_row_table(Operations{});
+inline constexpr auto gradient_table = make_gradient_table(Operations{});
 
-static_assert(
-    [] {
-      for (const OpRow& row : row_table)
-        if (row.name.empty()) return false;
-      return true;
-    }(),
-    "tessera: an operation has no row");
 }  // namespace detail
+}  // namespace ops
 
-constexpr const OpRow& row_of(Op op) { return detail::row_table[static_cast<std::size_t>(op)]; }
-constexpr GradientRule gradient_of(Op op) { return detail::gradient_table[static_cast<std::size_t>(op)]; }
+constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
+constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
 
 }  // namespace tessera
 

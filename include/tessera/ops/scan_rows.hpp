@@ -3,7 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
 namespace tessera::build {
@@ -20,26 +20,26 @@ constexpr Value cumsum(Value x, int dim, Scan scan) {
 
 }  // namespace tessera::build
 
-namespace tessera::rows {
+namespace tessera::ops {
 
-inline constexpr RowEntry scan_rows[] = {
-    // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
-    {Op::cumsum,
-     {.name = "cumsum",
-      .kind = OpKind::scan,
-      .arity = 1,
-      .linear = Linearity::first,
-      .shape = like_shape,
-      .sharding = like_sharding,
-      .gradient =
-          [](Gradient& r) {
-            Scan scan = Scan::of(r.node());
-            scan.reverse = !scan.reverse;
-            r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
-          }}},
+// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+struct CumsumOp {
+  static constexpr OpRow row{.name = "cumsum",
+                             .kind = OpKind::scan,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = like_shape,
+                             .sharding = like_sharding};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Scan scan = Scan::of(r.node());
+    scan.reverse = !scan.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
 };
 
-}  // namespace tessera::rows
+using ScanOperations = OperationList<CumsumOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -25,15 +25,16 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
 /// The result of two sizes: a number, or a node of the trace that one of them belongs to.
-constexpr Dim combine(Op op, const Dim& x, const Dim& y) {
+template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
+  constexpr const OpRow& row = ops::row_v<Operation>;
   if (!x.traced() && !y.traced()) {
     std::int64_t exact = 0;
-    const IntegerResult found = fold_integers(op, x.value(), y.value(), exact);
-    if (found != IntegerResult::known) fail_integers(found, row_of(op).name, x.value(), y.value());
+    const IntegerResult found = row.integers(x.value(), y.value(), exact);
+    if (found != IntegerResult::known) fail_integers(found, row.name, x.value(), y.value());
     return Dim(exact);
   }
   const Value context = x.traced() ? x.placeholder() : y.placeholder();
-  return Dim(build::binary(op, lower(context, x), lower(context, y)));
+  return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
 }
 
 template <int Rank, int Dim, class T> struct IotaTag {
@@ -70,10 +71,10 @@ struct BroadcastTag {
 /// Arithmetic of sizes, exact: `capacity` for a result beyond 64 bits, `dim_range` for a division by zero. Inside a
 /// traced function the sizes may be unknown: the result is computed when the program is planned. Division rounds toward
 /// zero.
-constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine(Op::add, x, y); }
-constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine(Op::sub, x, y); }
-constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine(Op::mul, x, y); }
-constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine(Op::div, x, y); }
+constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops::AddOp>(x, y); }
+constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
+constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
+constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
 
 /// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {

@@ -4,7 +4,7 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/ops/layout_rows.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 
 namespace tessera::build {
 
@@ -39,7 +39,7 @@ constexpr Value put_along(Value x, int dim, Value indices, Value like) {
 
 }  // namespace tessera::build
 
-namespace tessera::rows {
+namespace tessera::ops {
 
 constexpr Shape argsort_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
@@ -58,42 +58,48 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
       fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
 }
 
-inline constexpr RowEntry sort_rows[] = {
-    {Op::argsort,
-     {.name = "argsort",
-      .kind = OpKind::sort,
-      .arity = any_arity,
-      .shape = argsort_shape,
-      .sharding = along_dim_sharding}},
-    {Op::take_along,
-     {.name = "take_along",
-      .kind = OpKind::sort,
-      .arity = 2,
-      .linear = Linearity::first,
-      .shape =
-          [](const ShapeContext& c) {
-            check_indices(c, c.operand(0), c.operand(1));
-            return c.operand(1);
-          },
-      .sharding = along_dim_sharding,
-      .gradient =
-          [](Gradient& r) {
-            const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
-            r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
-          },
-      .flops = 0}},
-    {Op::put_along,
-     {.name = "put_along",
-      .kind = OpKind::sort,
-      .arity = 3,
-      .linear = Linearity::first,
-      .shape = [](const ShapeContext& c) { return c.operand(2); },
-      .sharding = along_dim_sharding,
-      .gradient = [](Gradient& r) { r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1))); },
-      .shape_only = 1u << 2}},
+struct ArgsortOp {
+  static constexpr OpRow row{.name = "argsort",
+                             .kind = OpKind::sort,
+                             .arity = any_arity,
+                             .shape = argsort_shape,
+                             .sharding = along_dim_sharding};
 };
 
-}  // namespace tessera::rows
+struct TakeAlongOp {
+  static constexpr OpRow row{.name = "take_along",
+                             .kind = OpKind::sort,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_indices(c, c.operand(0), c.operand(1));
+                                   return c.operand(1);
+                                 },
+                             .sharding = along_dim_sharding,
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+    r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+  };
+};
+
+struct PutAlongOp {
+  static constexpr OpRow row{.name = "put_along",
+                             .kind = OpKind::sort,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = [](const ShapeContext& c) { return c.operand(2); },
+                             .sharding = along_dim_sharding,
+                             .shape_only = 1u << 2};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
+  };
+};
+
+using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

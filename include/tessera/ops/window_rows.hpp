@@ -3,7 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 
 namespace tessera::build {
 
@@ -35,7 +35,7 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
 
 }  // namespace tessera::build
 
-namespace tessera::rows {
+namespace tessera::ops {
 
 constexpr Shape windows_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
@@ -78,56 +78,56 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
   }
 }
 
-inline constexpr RowEntry window_rows[] = {
-    // Operands: size, stride and dilation after the first.
-    {Op::windows,
-     {.name = "windows",
-      .kind = OpKind::layout,
-      .arity = 4,
-      .linear = Linearity::first,
-      .shape = windows_shape,
-      .sharding =
-          [](const GraphView& graph, int id, FactorRule& rule) {
-            rule.operands.resize(4);
-            windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result, rule.operands[0],
-                            rule);
-          },
-      .gradient =
-          [](Gradient& r) {
-            const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
-            const int dim = dim_of(r.node());
-            r.add(0,
-                  build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
-          },
-      .flops = 0}},
-    // Operands: stride, dilation and extent after the first.
-    {Op::fold,
-     {.name = "fold",
-      .kind = OpKind::fold,
-      .arity = 4,
-      .linear = Linearity::first,
-      .shape =
-          [](const ShapeContext& c) {
-            Shape shape = c.operand(0);
-            const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-            shape.erase(dim + 1);
-            shape[dim] = c.number(3);
-            return shape;
-          },
-      .sharding =
-          [](const GraphView& graph, int id, FactorRule& rule) {
-            rule.operands.resize(4);
-            windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]), rule.operands[0], rule.result,
-                            rule);
-          },
-      .gradient =
-          [](Gradient& r) {
-            const int dim = dim_of(r.node());
-            r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
-          }}},
+// Operands: size, stride and dilation after the first.
+struct WindowsOp {
+  static constexpr OpRow row{.name = "windows",
+                             .kind = OpKind::layout,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = windows_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
+                                                   rule.operands[0], rule);
+                                 },
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int dim = dim_of(r.node());
+    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+  };
 };
 
-}  // namespace tessera::rows
+// Operands: stride, dilation and extent after the first.
+struct FoldOp {
+  static constexpr OpRow row{.name = "fold",
+                             .kind = OpKind::fold,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   Shape shape = c.operand(0);
+                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+                                   shape.erase(dim + 1);
+                                   shape[dim] = c.number(3);
+                                   return shape;
+                                 },
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                                   rule.operands[0], rule.result, rule);
+                                 }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const int dim = dim_of(r.node());
+    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+  };
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp>;
+
+}  // namespace tessera::ops
 
 #include <tessera/base/pop_macros.hpp>
 

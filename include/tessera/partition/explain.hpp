@@ -118,7 +118,7 @@ class PlanText {
     if (unit.kind == UnitKind::fused) {
       std::string ops;
       for (int m = 0; m < unit.member_count; ++m) {
-        const std::string_view name = row_of(graph[units_[g].members[unit.first_member + m]].op).name;
+        const std::string_view name = row_of(graph[units_[g].members[unit.first_member + m]]).name;
         ops += concat_text(ops.empty() ? "" : "+", name);
       }
       return concat_text("fused ", ops);

@@ -8,7 +8,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/program.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/links.hpp>
 #include <tessera/partition/shapes.hpp>
@@ -49,7 +49,7 @@ class ExplicitAxes {
         enter(graph, id, of, derived);
       else if (node.op == Op::project)
         made = projected(graph, id, of);
-      else if (node.rank > 0 || row_of(node.op).kind == OpKind::contraction)
+      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
         made = result(g, graph, id, of);
       of.push_back(made);
       given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
@@ -96,7 +96,7 @@ class ExplicitAxes {
     int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
       for (int i = 0; i < graph[user].arity; ++i) {
-        if (graph.operand(user, i) != id || has_operand(row_of(graph[user].op).shape_only, i)) continue;
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
         ++readers;
         if (graph[user].op != Op::constraint) continue;
         ++constraints;
@@ -124,14 +124,14 @@ class ExplicitAxes {
                       shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
     }
     const std::string at = graph[id].source.text();
-    fail(errc::policy, "[", row_of(graph[id].op).name, "] ambiguous result sharding: ", operands, ": ", why,
+    fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
          at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
          spec_of(suggestion, mesh_).text(), ")");
   }
 
   constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
     const Node& node = graph[id];
-    const OpRow& row = row_of(node.op);
+    const OpRow& row = row_of(node);
     Sharding made = replicated(node.rank);
     if (row.sharding == nullptr) return made;
     FactorRule rule;
@@ -140,7 +140,7 @@ class ExplicitAxes {
     const int out = out_sharding(graph, id);
     const bool strict = !node.derived && out == -1;
     const Shape extents = node.op == Op::rearrange
-                              ? rows::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
     Growable<AxisList> axes(rule.kinds.size());
     int problem = -1;

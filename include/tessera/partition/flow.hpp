@@ -320,7 +320,7 @@ class Flow {
   constexpr void pass_single(int u, unsigned used) {
     const Unit& unit = units_[u];
     const int result = units_.output(u, 0).node;
-    const Linearity linear = row_of(graph_[unit.space].op).linear;
+    const Linearity linear = row_of(graph_[unit.space]).linear;
     if (linear == Linearity::jointly) {
       const std::uint16_t axes = unit.input_count > 0 ? candidate(u, 0, used) : std::uint16_t{0};
       for (int i = 1; i < unit.input_count; ++i)

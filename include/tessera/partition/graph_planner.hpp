@@ -227,13 +227,13 @@ class GraphPlanner {
     return made;
   }
   constexpr Shape windows_of(int node, int source) const {
-    return rows::window_strides(graph_[node], strides_[size(source)],
-                                [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
+    return ops::window_strides(graph_[node], strides_[size(source)],
+                               [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
   }
 
   // ---- units
 
-  constexpr bool is_constraint(int node) const { return row_of(graph_[node].op).kind == OpKind::constraint; }
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).kind == OpKind::constraint; }
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;

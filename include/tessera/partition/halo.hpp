@@ -141,7 +141,7 @@ constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std:
 /// are split along in the same way: of the device that sends most.
 constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   const int dim = dim_of(c.node());
-  const OpRow& row = row_of(c.node().op);
+  const OpRow& row = row_of(c.node());
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
@@ -161,7 +161,7 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
 constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
-  const bool moves = row_of(node.op).offset != nullptr;
+  const bool moves = row_of(node).offset != nullptr;
   if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
   const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
   if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));

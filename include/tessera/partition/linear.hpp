@@ -60,7 +60,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
   for (int m = 0; m < unit.member_count; ++m) {
     const int id = units.members[unit.first_member + m];
     const Node& node = graph[id];
-    const OpRow& row = row_of(node.op);
+    const OpRow& row = row_of(node);
     Dependence in[3]{};
     for (int i = 0; i < node.arity && i < 3; ++i) {
       const int operand = graph.operand(id, i);

@@ -186,7 +186,7 @@ class Links {
     }
     if (graph_[unit.root].op == Op::rearrange) {
       const Shape extents =
-          rows::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
       for (int f = 0; f < link.factor_count; ++f)
         factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }

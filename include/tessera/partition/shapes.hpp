@@ -24,55 +24,6 @@ struct GraphShapes {
 
 namespace detail {
 
-/// Functions of numbers that can't be folded by the compiler. They never decide a shape. <cmath> would cost each unit a
-/// tenth of a second.
-inline double run_time_number(Op op, double a, double b) {
-  switch (op) {
-    case Op::exp:
-      return __builtin_exp(a);
-    case Op::log:
-      return __builtin_log(a);
-    case Op::sqrt:
-      return __builtin_sqrt(a);
-    case Op::rsqrt:
-      return 1 / __builtin_sqrt(a);
-    case Op::tanh:
-      return __builtin_tanh(a);
-    case Op::sigmoid:
-      return 1 / (1 + __builtin_exp(-a));
-    case Op::relu:
-      return a < 0 ? 0 : a;
-    case Op::gelu:
-      return a / 2 * (1 + __builtin_tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a)));
-    case Op::silu:
-      return a / (1 + __builtin_exp(-a));
-    case Op::sign:
-      return a > 0 ? 1 : a < 0 ? -1 : a;
-    case Op::logical_not:
-      return a == 0;
-    case Op::pow:
-      return __builtin_pow(a, b);
-    case Op::equal:
-      return a == b;
-    case Op::not_equal:
-      return a != b;
-    case Op::less:
-      return a < b;
-    case Op::less_equal:
-      return a <= b;
-    case Op::greater:
-      return a > b;
-    case Op::greater_equal:
-      return a >= b;
-    case Op::logical_and:
-      return a != 0 && b != 0;
-    case Op::logical_or:
-      return a != 0 || b != 0;
-    default:
-      fail(errc::unsupported, "[", row_of(op).name, "] numbers: this operation takes no number on the host");
-  }
-}
-
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
   const std::string at = node.source.text();
   fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
@@ -98,28 +49,23 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
   const double a = first.real(), b = second.real();
   double result = 0;
+  const OpRow& row = row_of(node);
   if (node.op == Op::broadcast) {
     return first;
   } else if (node.op == Op::select) {
     return a != 0 ? second : numbers[graph.operand(id, 2)];
-  } else if (node.op != Op::cast && !is_floating(graph.operand_node(id, 0).dtype)) {
+  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
     std::int64_t exact = 0;
-    const IntegerResult found = fold_integers(node.op, first.integer(), second.integer(), exact);
+    const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
     if (found == IntegerResult::known) return exact;
-    if (found != IntegerResult::not_of_integers) {
-      if (known) fail_integers(found, row_of(node.op).name, first.integer(), second.integer(), node.source);
-      return found == IntegerResult::too_large ? exact : 0;
-    }
+    if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
+    return found == IntegerResult::too_large ? exact : 0;
   }
   if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
   if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
-  if (const OpRow& row = row_of(node.op); row.fold != nullptr) {
-    // A Scalar that is not known yet: no shape depends on it.
-    if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
-    result = row.fold(a, b);
-  } else if (!std::is_constant_evaluated()) {
-    result = run_time_number(node.op, a, b);
-  }
+  // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
+  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
+  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return HostNumber(result).integer();
   if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
@@ -171,7 +117,7 @@ class ShapeInference {
         count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
         const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
-        shapes[at] = row_of(node.op).shape(context);
+        shapes[at] = row_of(node).shape(context);
         count(context, shapes[at]);
         if (node.op == Op::argument && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),

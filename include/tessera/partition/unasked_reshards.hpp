@@ -23,8 +23,8 @@ namespace detail {
   const Node& made = graph[node];
   const std::string by = made.source.text(), at = collective.source.text();
   fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ",
-       row_of(made.op).name, by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
+       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
+       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
        at.empty() ? "" : " for its use at ", at);
 }
 

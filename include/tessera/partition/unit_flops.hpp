@@ -20,7 +20,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     std::int64_t total = 0;
     for (int m = 0; m < unit.member_count; ++m) {
       const int id = units.members[unit.first_member + m];
-      const OpRow& row = row_of(graph[id].op);
+      const OpRow& row = row_of(graph[id]);
       total = plus(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
     }
     return total;
@@ -36,7 +36,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
   if (unit.kind == UnitKind::attention) {
     const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
     const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
-    using namespace rows::attention_factor;
+    using namespace ops::attention_factor;
     const std::int64_t scores =
         extent(keys) == 0 ? 0 : times(extent(batch) * extent(heads) * extent(queries), extent(keys));
     const bool backward = graph[unit.root].op == Op::attention_grad;
@@ -45,7 +45,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     return times(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
   }
   // A scatter works on the rows that it reads, not on the table that it fills.
-  const OpRow& row = row_of(graph[unit.root].op);
+  const OpRow& row = row_of(graph[unit.root]);
   const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
   return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
 }

@@ -150,7 +150,7 @@ class FrameLayout {
       const auto number = [&](int i) {
         return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))].integer();
       };
-      layout.strides.push_back(rows::window_strides(node, from, number));
+      layout.strides.push_back(ops::window_strides(node, from, number));
       layout.offsets.push_back(0);
       return;
     }
@@ -162,7 +162,7 @@ class FrameLayout {
   /// Extents of the factors of a rearrange in one shard of its operand, which is split by `sharding` into such boxes.
   Shape local_factors(const GraphView& graph, int node, const Sharding& sharding, const Box& operand) const {
     const ShapeContext context{graph, node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
-    Shape factors = rows::factor_extents(context);
+    Shape factors = ops::factor_extents(context);
     const Factors f = Factors::of(graph[node]);
     for (int p = 0; p < f.count;) {
       int end = p + 1;

@@ -10,7 +10,7 @@
 #include <tessera/kernels/indexed.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
-#include <tessera/ops/row_entry.hpp>
+#include <tessera/ops/operation.hpp>
 #include <tessera/runtime/frame.hpp>
 #include <tessera/runtime/sum_targets.hpp>
 #include <tessera/runtime/team.hpp>

@@ -22,7 +22,7 @@ class LayoutStep final : public PreparedStep {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
-    const bool moves = row_of(c.graph[node].op).offset != nullptr;
+    const bool moves = row_of(c.graph[node]).offset != nullptr;
     if (!step.collectives.empty()) sent_ = step.collectives[0];
     if (moves) sent_.payload_bytes = sent_.wire_bytes = 0;
     for (int w = 0; w < work.count(); ++w) {
@@ -112,7 +112,7 @@ class LayoutStep final : public PreparedStep {
       const Box& box = out.boxes[to];
       for (std::int64_t place = box.begin[dim]; place < box.end[dim]; ++place) {
         const std::int64_t source =
-            rows::permuted_from(graph[node], place, extent, [&](int i) { return number(graph, node, i); });
+            ops::permuted_from(graph[node], place, extent, [&](int i) { return number(graph, node, i); });
         Piece piece;
         piece.to = out.first + static_cast<int>(to);
         piece.to_strides = out.strides[to];
@@ -155,7 +155,7 @@ class LayoutStep final : public PreparedStep {
       for (std::size_t i = 0; i < step.inputs.size() && next < box.end[dim]; ++i) {
         const ValueLayout& in = layout_[step.inputs[i]];
         const PlanValue& value = layout_.value(step.inputs[i]);
-        const std::int64_t offset = row_of(graph[node].op).offset(context, static_cast<int>(i));
+        const std::int64_t offset = row_of(graph[node]).offset(context, static_cast<int>(i));
         const std::int64_t extent = value.shape[dim], count = shard_count(value.sharding, layout_.mesh(), dim_index);
         const std::int64_t chunk = std::max<std::int64_t>(1, (extent + count - 1) / count);
         const std::int64_t begin = std::max(next, offset), end = std::min(box.end[dim], offset + extent);
@@ -226,7 +226,7 @@ class LayoutStep final : public PreparedStep {
         } else if (graph[node].op == Op::windows) {
           piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
           piece.from_strides =
-              rows::window_strides(graph[node], piece.from_strides, [&](int k) { return number(graph, node, k); });
+              ops::window_strides(graph[node], piece.from_strides, [&](int k) { return number(graph, node, k); });
         }
         add_pieces(piece);
       }

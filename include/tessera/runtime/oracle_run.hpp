@@ -339,8 +339,8 @@ class OracleComparer final : public StepObserver {
     }
     if (found.count == 0) return;
     const Node& node = graph(layout)[value.node];
-    found.what = concat_text(row_of(node.op).name, " ", shape_text(value.dtype, value.shape),
-                             text(value.sharding, layout.mesh()));
+    found.what =
+        concat_text(row_of(node).name, " ", shape_text(value.dtype, value.shape), text(value.sharding, layout.mesh()));
     if (frame.layer >= 0) found.what += concat_text(", layer ", frame.layer);
     found.source = node.source.line != 0 || step == nullptr ? node.source : step->source;
     if (step != nullptr && step->kind == StepKind::reshard) describe(layout, *step, found);

@@ -18,6 +18,7 @@
 
 #include <tessera/graph/fused.hpp>
 #include <tessera/kernels/simd.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace fused_case {
 
@@ -136,7 +137,8 @@ struct Case {
       case InstrKind::compute:
         break;
     }
-    const bool three = instr.op == Op::select, two = three || (instr.op >= Op::add && instr.op < Op::select);
+    const int arity = row_of(instr.op).arity;
+    const bool three = arity == 3, two = arity > 1 && instr.op != Op::broadcast;
     const DType from = fused.instrs[instr.a].dtype;
     const double result = oracle::apply(instr.op, instr.dtype, from, operand(instr.a), two ? operand(instr.b) : 0,
                                         three ? operand(instr.c) : 0);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/graph/fused.hpp>
+#include <tessera/ops/rows.hpp>
 
 // Fused programs written by hand, for tests and benchmarks.
 namespace programs {
@@ -28,7 +29,7 @@ struct Builder {
     return add({InstrKind::index, Op::iota, dtype, along_row ? Level::element : Level::row, 0, narrow(dim)});
   }
   constexpr int op(Op op, int a, int b = 0, int c = 0) {
-    const bool compares = (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not;
+    const bool compares = row_of(op).predicate;
     return compute(op, compares ? DType::bool_ : fused.instrs[op == Op::select ? b : a].dtype, a, b, c);
   }
   constexpr int cast(DType dtype, int a) { return compute(Op::cast, dtype, a, 0, 0); }
@@ -53,7 +54,7 @@ struct Builder {
   constexpr int compute(Op op, DType dtype, int a, int b, int c) {
     Instr instr{InstrKind::compute, op, dtype, Level::uniform, 0, narrow(a), narrow(b), narrow(c)};
     const int operands[] = {a, b, c};
-    const int count = op == Op::select ? 3 : op >= Op::add && op < Op::select ? 2 : 1;
+    const int count = op == Op::broadcast ? 1 : row_of(op).arity;
     for (int i = 0; i < count; ++i) {
       const Instr& operand = fused.instrs[operands[i]];
       if (operand.level > instr.level) instr.level = operand.level;

@@ -55,9 +55,11 @@ TEST(Elementwise, GradientOfEveryRow) {
   check_gradient<Float<1>, M>([](const auto& x, const auto& y) { return ts::broadcast_like(x, y) * y; },
                               {random_array({3}, 4), any()}, second_order, &covered);
 
-  for (int op = 0; op < ts::op_count; ++op)
-    if (ts::row_of(static_cast<Op>(op)).kind == ts::OpKind::elementwise)
-      EXPECT_TRUE(covered[static_cast<std::size_t>(op)]) << ts::row_of(static_cast<Op>(op)).name;
+  const auto expect_covered = [&]<class... Operation>(ts::ops::OperationList<Operation...>) {
+    for (const ts::OpRow* row : {&ts::ops::row_v<Operation>...})
+      EXPECT_TRUE(covered.contains(static_cast<Op>(ts::operation_id(row->name)))) << row->name;
+  };
+  expect_covered(ts::ops::ElementwiseOperations{});
 }
 
 TEST(Elementwise, GradientsSumOverWhatBroadcastingRepeats) {

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_ROW_ENTRY_HPP
-#define TESSERA_OPS_ROW_ENTRY_HPP
+#ifndef TESSERA_OPS_OPERATION_HPP
+#define TESSERA_OPS_OPERATION_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <string>
@@ -9,11 +9,28 @@
 
 namespace tessera {
 
-/// One line of a family's table.
-struct RowEntry {
-  Op op;
-  OpRow row;
+namespace ops {
+
+/// An operation is a struct in ops/ with
+///   row       all that passes ask of it (graph/row.hpp); elementwise operations say it in parts
+///   (elementwise_operation.hpp) gradient  a GradientRule, if there is one
+/// and stands in the list of its family, which rows.hpp joins.
+template <class... Operation> struct OperationList {};
+
+template <class... List> struct JoinedLists;
+template <class... A, class... B, class... More>
+struct JoinedLists<OperationList<A...>, OperationList<B...>, More...>
+    : JoinedLists<OperationList<A..., B...>, More...> {};
+template <class... A> struct JoinedLists<OperationList<A...>> {
+  using type = OperationList<A...>;
 };
+
+/// The row of an operation, an object of its own: a program refers to the rows of the operations that it has.
+template <class Operation> inline constexpr OpRow row_v = Operation::row;
+
+template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_id(row_v<Operation>.name));
+
+}  // namespace ops
 
 inline std::string shape_text(DType dtype, const Shape& shape) {
   std::string text(name_of(dtype));
@@ -27,7 +44,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
 
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
 [[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
-  const OpRow& row = row_of(c.node().op);
+  const OpRow& row = row_of(c.node());
   std::string operands;
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i)) continue;

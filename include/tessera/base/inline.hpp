@@ -1,0 +1,11 @@
+#ifndef TESSERA_BASE_INLINE_HPP
+#define TESSERA_BASE_INLINE_HPP
+#include <tessera/base/push_macros.hpp>
+
+// Values of a kernel stay in registers only when every step of it is inlined.
+#define TESSERA_INLINE inline __attribute__((always_inline))
+#define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

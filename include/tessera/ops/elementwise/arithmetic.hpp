@@ -1,0 +1,194 @@
+#ifndef TESSERA_OPS_ELEMENTWISE_ARITHMETIC_HPP
+#define TESSERA_OPS_ELEMENTWISE_ARITHMETIC_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <type_traits>
+
+#include <tessera/ops/elementwise/elementwise_operation.hpp>
+#include <tessera/ops/elementwise/comparison.hpp>
+#include <tessera/ops/elementwise/exponential.hpp>
+
+namespace tessera::ops {
+
+constexpr double abs(double x) { return x <= 0 ? 0 - x : x; }
+constexpr double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+constexpr double minimum(double x, double y) { return y < x || y != y ? y : x; }
+constexpr double maximum(double x, double y) { return x < y || y != y ? y : x; }
+inline double pow(double x, double y) { return __builtin_pow(x, y); }
+
+struct NegOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "neg";
+  static constexpr Linearity linear = Linearity::first;
+  static constexpr bool folds = true, of_integers = true, of_bools = false;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return -x; }
+  static constexpr void gradient(Gradient& r) { r.add(0, -r.g()); }
+};
+
+struct AbsOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "abs";
+  static constexpr bool folds = true, of_integers = true, of_bools = false;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return abs(x); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }
+};
+
+struct SignOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "sign";
+  static constexpr bool of_bools = false;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return sign(x); }
+};
+
+struct AddOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "add";
+  static constexpr Linearity linear = Linearity::jointly;
+  static constexpr bool folds = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x + y; }
+  static constexpr void gradient(Gradient& r) {
+    r.add(0, r.g());
+    r.add(1, r.g());
+  }
+};
+
+struct SubOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "sub";
+  static constexpr Linearity linear = Linearity::jointly;
+  static constexpr bool folds = true, of_integers = true, of_bools = false;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x - y; }
+  static constexpr void gradient(Gradient& r) {
+    r.add(0, r.g());
+    r.add(1, -r.g());
+  }
+};
+
+struct MulOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "mul";
+  static constexpr Linearity linear = Linearity::each;
+  static constexpr bool folds = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x * y; }
+  static constexpr void gradient(Gradient& r) {
+    r.add(0, r.g() * r.x(1));
+    r.add(1, r.g() * r.x(0));
+  }
+};
+
+/// Of integers, the quotient without its fraction; in kernels 0 where the divisor is 0.
+struct DivOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "div";
+  static constexpr Linearity linear = Linearity::first;
+  static constexpr std::uint8_t flops = 4, lane_cost = 8;
+  static constexpr bool folds = true, of_integers = true, fractional = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x / y; }
+  static constexpr void gradient(Gradient& r) {
+    r.add(0, r.g() / r.x(1));
+    r.add(1, -(r.g() * r.y() / r.x(1)));
+  }
+};
+
+struct PowOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "pow";
+  static constexpr std::uint8_t flops = 30, lane_cost = 60;
+  static constexpr bool of_bools = false;
+  static TESSERA_INLINE auto value(const auto& x, const auto& y) { return pow(x, y); }
+  static constexpr void gradient(Gradient& r) {
+    const Value x = r.x(0), p = r.x(1);
+    r.add(0, r.g() * p * build::binary(Op::pow, x, lowered(p)));
+    if (!r.needs(1)) return;
+    // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
+    const Value zero = x.number(0);
+    const Value flat = build::binary(Op::logical_and, build::binary(Op::equal, x, zero),
+                                     build::binary(Op::greater_equal, p, zero));
+    r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(flat, x.number(1), x)));
+  }
+  /// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
+  static constexpr Value lowered(Value p) {
+    if (p.node().op == Op::constant) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
+    return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
+  }
+};
+
+/// The gradient of an operation that gives one of two operands, the second where `yields` holds of them. Where they are
+/// equal each gets half of the cotangent, as in JAX and PyTorch.
+constexpr void share_choice(Gradient& r, Op yields) {
+  const Value x = r.x(0), y = r.x(1), zero = x.number(0);
+  const Value share = build::select(build::binary(Op::equal, x, y), r.g() * 0.5, r.g());
+  if (r.needs(0)) r.add(0, build::select(build::binary(yields, x, y), zero, share));
+  if (r.needs(1)) r.add(1, build::select(build::binary(yields, y, x), zero, share));
+}
+
+struct MinimumOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "minimum";
+  static constexpr bool folds = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return minimum(x, y); }
+  static constexpr void gradient(Gradient& r) { share_choice(r, Op::greater); }
+};
+
+struct MaximumOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "maximum";
+  static constexpr bool folds = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return maximum(x, y); }
+  static constexpr void gradient(Gradient& r) { share_choice(r, Op::less); }
+};
+
+using ArithmeticOperations =
+    OperationList<NegOp, AbsOp, SignOp, AddOp, SubOp, MulOp, DivOp, PowOp, MinimumOp, MaximumOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+struct AddTag : detail::Binary<ops::AddOp> {};
+struct SubTag : detail::Binary<ops::SubOp> {};
+struct MulTag : detail::Binary<ops::MulOp> {};
+struct DivTag : detail::Binary<ops::DivOp> {};
+struct NegTag : detail::Unary<ops::NegOp> {};
+struct TruncateDivTag : detail::Binary<ops::DivOp> {
+  template <class A, class B> struct result : detail::Promote<A, B> {
+    static_assert(is_integer(detail::Promote<A, B>::dtype),
+                  "tessera: truncate_div is of integers; floating tensors divide by /");
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = detail::convert_operand<A>(x, detail::Promote<A, B>::dtype);
+    y = detail::convert_operand<B>(y, detail::Promote<A, B>::dtype);
+  }
+};
+
+/// Elementwise functions. Shape and sharding of the result are the operand's; no communication. Those without integer
+/// results give f32 for integers.
+template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::AbsOp>>(Source::from(at), x);
+}
+/// -1, 0 or 1.
+template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::SignOp>>(Source::from(at), x);
+}
+
+/// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
+/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto pow(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::Binary<ops::PowOp>>(Source::from(at), a, b);
+}
+/// The quotient of integers without its fraction, as `/` of C++ integers. Division by zero gives 0.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto truncate_div(const A& a, const B& b, Here at = Here::current()) {
+  return call<TruncateDivTag>(Source::from(at), a, b);
+}
+/// The smaller, the larger. NaN in either operand gives NaN.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto minimum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::Binary<ops::MinimumOp>>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto maximum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::Binary<ops::MaximumOp>>(Source::from(at), a, b);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,99 @@
+#ifndef TESSERA_OPS_ELEMENTWISE_COMPARISON_HPP
+#define TESSERA_OPS_ELEMENTWISE_COMPARISON_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/elementwise/elementwise_operation.hpp>
+
+namespace tessera::ops {
+
+constexpr bool logical_not(double x) { return x == 0; }
+constexpr bool logical_and(double x, double y) { return x != 0 && y != 0; }
+constexpr bool logical_or(double x, double y) { return x != 0 || y != 0; }
+
+struct EqualOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "equal";
+  static constexpr bool predicate = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x == y; }
+};
+struct NotEqualOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "not_equal";
+  static constexpr bool predicate = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x != y; }
+};
+struct LessOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "less";
+  static constexpr bool predicate = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x < y; }
+};
+struct LessEqualOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "less_equal";
+  static constexpr bool predicate = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x <= y; }
+};
+struct GreaterOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "greater";
+  static constexpr bool predicate = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x > y; }
+};
+struct GreaterEqualOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "greater_equal";
+  static constexpr bool predicate = true, of_integers = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x >= y; }
+};
+
+struct LogicalNotOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "not";
+  static constexpr bool predicate = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return logical_not(x); }
+};
+struct LogicalAndOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "and";
+  static constexpr bool predicate = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return logical_and(x, y); }
+};
+struct LogicalOrOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "or";
+  static constexpr bool predicate = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return logical_or(x, y); }
+};
+
+using ComparisonOperations = OperationList<EqualOp, NotEqualOp, LessOp, LessEqualOp, GreaterOp, GreaterEqualOp,
+                                           LogicalNotOp, LogicalAndOp, LogicalOrOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+struct LessTag : detail::Binary<ops::LessOp> {};
+struct LessEqualTag : detail::Binary<ops::LessEqualOp> {};
+struct GreaterTag : detail::Binary<ops::GreaterOp> {};
+struct GreaterEqualTag : detail::Binary<ops::GreaterEqualOp> {};
+
+/// Comparisons of two operands, broadcast against each other as in arithmetic; the result is a bool tensor.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::Binary<ops::EqualOp>>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
+}
+template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
+}
+template <TensorOperand A, TensorOperand B>
+constexpr auto logical_and(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::Binary<ops::LogicalAndOp>>(Source::from(at), a, b);
+}
+template <TensorOperand A, TensorOperand B>
+constexpr auto logical_or(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::Binary<ops::LogicalOrOp>>(Source::from(at), a, b);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

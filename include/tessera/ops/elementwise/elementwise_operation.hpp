@@ -1,0 +1,193 @@
+#ifndef TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_OPERATION_HPP
+#define TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_OPERATION_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <concepts>
+#include <source_location>
+#include <type_traits>
+
+#include <tessera/base/inline.hpp>
+#include <tessera/graph/expr.hpp>
+#include <tessera/graph/gradient.hpp>
+#include <tessera/graph/value.hpp>
+#include <tessera/ops/operation.hpp>
+
+namespace tessera::ops {
+
+/// Shape of operands broadcast against each other: trailing dims aligned, only dims of static extent 1 repeat.
+constexpr Shape broadcast_shape(const ShapeContext& c) {
+  const Node& node = c.node();
+  Shape shape(node.rank, 1);
+  for (int i = 0; i < node.arity; ++i) {
+    const Node& operand = c.graph.operand_node(c.id, i);
+    const Shape& own = c.operand(i);
+    for (int d = 0; d < operand.rank; ++d) {
+      if (operand.is_unit(d)) continue;
+      const auto out = static_cast<std::size_t>(d + node.rank - operand.rank);
+      const std::int64_t extent = own[static_cast<std::size_t>(d)];
+      bool first = true;
+      for (int j = 0; j < i; ++j) {
+        const Node& other = c.graph.operand_node(c.id, j);
+        const int at = static_cast<int>(out) - (node.rank - other.rank);
+        if (at >= 0 && !other.is_unit(at)) first = false;
+      }
+      if (first)
+        shape[out] = extent;
+      else if (shape[out] != extent)
+        fail_shapes(c, "dims that meet differ; only dims of static extent 1 repeat");
+    }
+  }
+  return shape;
+}
+
+/// Every dim is a factor of its own, shared by the operands that have it.
+constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  for (int d = 0; d < node.rank; ++d)
+    if (!node.is_unit(d)) rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+  for (int i = 0; i < node.arity; ++i) {
+    const Node& operand = graph.operand_node(id, i);
+    DimFactors& dims = rule.operands.emplace_back();
+    for (int d = 0; d < operand.rank; ++d)
+      if (!operand.is_unit(d)) dims.dims[d] = rule.result.dims[d + node.rank - operand.rank];
+  }
+}
+
+struct AnyElementwiseOperation {};
+
+/// What elementwise operations have unless they say something else. An operation adds its `name` and
+///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors: lanes of
+///             kernels have the same operators and functions, found by their arguments. Comparisons give bools and masks.
+///   gradient  as every operation
+template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
+  static constexpr std::int8_t arity = Arity;
+  static constexpr Linearity linear = Linearity::no;
+  static constexpr std::uint8_t flops = 1;      ///< an element
+  static constexpr std::uint8_t lane_cost = 1;  ///< an element, in additions of vectors
+  static constexpr bool folds = false;          ///< the compiler can compute `value` of numbers
+  static constexpr bool of_integers = false;    ///< integers are computed with exactly; `value` takes ExactIntegers
+  static constexpr bool of_bools = true;        ///< operands may be bools
+  static constexpr bool fractional = false;     ///< of integers and bools, results are f32
+  static constexpr bool predicate = false;      ///< results are bools
+  static constexpr bool by_part = false;        ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
+};
+
+namespace detail {
+template <class Operation, class T> constexpr auto value_of(T a, T b, T c) {
+  if constexpr (Operation::arity == 1)
+    return Operation::value(a);
+  else if constexpr (Operation::arity == 2)
+    return Operation::value(a, b);
+  else
+    return Operation::value(a, b, c);
+}
+template <class Operation> constexpr double number_of(double a, double b, double c) {
+  return static_cast<double>(value_of<Operation>(a, b, c));
+}
+template <class Operation>
+constexpr IntegerResult integer_of(std::int64_t a, std::int64_t b, std::int64_t& result) {
+  const auto made = value_of<Operation>(ExactInteger{a}, ExactInteger{b}, ExactInteger{});
+  if constexpr (Operation::predicate) {
+    result = made;
+    return IntegerResult::known;
+  } else {
+    result = made.value;
+    return made.result;
+  }
+}
+template <class Operation> constexpr OpRow elementwise_row() {
+  OpRow row{.name = Operation::name,
+            .kind = OpKind::elementwise,
+            .arity = Operation::arity,
+            .linear = Operation::linear,
+            .shape = broadcast_shape,
+            .sharding = elementwise_sharding,
+            .number = number_of<Operation>,
+            .folds = Operation::folds,
+            .predicate = Operation::predicate,
+            .fractional = Operation::fractional,
+            .of_bools = Operation::of_bools,
+            .flops = Operation::flops,
+            .lane_cost = Operation::lane_cost};
+  if constexpr (Operation::of_integers) row.integers = integer_of<Operation>;
+  return row;
+}
+}  // namespace detail
+
+template <std::derived_from<AnyElementwiseOperation> Operation>
+inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+using Here = std::source_location;
+
+namespace detail {
+
+template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
+template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
+
+/// Element type and rank of operands that meet. One of them is a tensor.
+template <class A, class B> struct Promote {
+  static constexpr DType dtype = [] {
+    if constexpr (is_number_v<typename A::type>)
+      return promoted_with<typename B::type>(typename A::type{});
+    else if constexpr (is_number_v<typename B::type>)
+      return promoted_with<typename A::type>(typename B::type{});
+    else
+      return promoted<typename A::type, typename B::type>();
+  }();
+  using type = element_t<dtype>;
+  static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
+};
+
+/// An operand in the type that it meets the others in.
+template <class Typed> constexpr Value convert_operand(Value x, DType type) {
+  const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;
+  if (is_whole && !is_floating(type) && x.dtype() != type) return build::checked_cast(x, type, NumberRule::of_its_type);
+  return build::cast(x, type);
+}
+
+/// Functions of one operand in expressions and traces.
+template <class Operation> struct Unary {
+  static constexpr const OpRow& row = ops::row_v<Operation>;
+  template <class A> struct result : A {
+    static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
+                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<row.fractional, element_t<floating_type(dtype_v<typename A::type>)>,
+                                    std::conditional_t<row.predicate, bool, typename A::type>>;
+  };
+  template <class A> static constexpr void convert(Value& x) {
+    if constexpr (row.fractional) x = build::cast(x, floating_type(x.dtype()));
+  }
+  static constexpr Value emit(Value context, Value x) { return build::unary(ops::op_v<Operation>, x.at(context.source)); }
+};
+
+/// Functions of two operands.
+template <class Operation> struct Binary {
+  static constexpr const OpRow& row = ops::row_v<Operation>;
+  template <class A, class B>
+  static constexpr DType meets_in = row.fractional ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
+  template <class A, class B> struct result {
+    static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
+                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using type = std::conditional_t<row.predicate, bool, element_t<meets_in<A, B>>>;
+    static constexpr int rank = Promote<A, B>::rank;
+  };
+  template <class A, class B> static constexpr void convert(Value& x, Value& y) {
+    x = convert_operand<A>(x, meets_in<A, B>);
+    y = convert_operand<B>(y, meets_in<A, B>);
+  }
+  static constexpr Value emit(Value context, Value x, Value y) {
+    return build::binary(ops::op_v<Operation>, x.at(context.source), y);
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,95 @@
+#ifndef TESSERA_OPS_ELEMENTWISE_EXPONENTIAL_HPP
+#define TESSERA_OPS_ELEMENTWISE_EXPONENTIAL_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/elementwise/elementwise_operation.hpp>
+
+namespace tessera::ops {
+
+// <cmath> would cost each unit a tenth of a second.
+inline double exp(double x) { return __builtin_exp(x); }
+inline double log(double x) { return __builtin_log(x); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
+inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
+inline double tanh(double x) { return __builtin_tanh(x); }
+inline double sigmoid(double x) { return 1 / (1 + __builtin_exp(-x)); }
+
+struct ExpOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "exp";
+  static constexpr std::uint8_t flops = 12, lane_cost = 12;
+  static constexpr bool fractional = true;
+  static TESSERA_INLINE auto value(const auto& x) { return exp(x); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * r.y()); }
+};
+
+struct LogOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "log";
+  static constexpr std::uint8_t flops = 14, lane_cost = 12;
+  static constexpr bool fractional = true;
+  static TESSERA_INLINE auto value(const auto& x) { return log(x); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() / r.x(0)); }
+};
+
+struct SqrtOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "sqrt";
+  static constexpr std::uint8_t flops = 4, lane_cost = 8;
+  static constexpr bool fractional = true;
+  static TESSERA_INLINE auto value(const auto& x) { return sqrt(x); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * 0.5 / r.y()); }
+};
+
+struct RsqrtOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "rsqrt";
+  static constexpr std::uint8_t flops = 4, lane_cost = 8;
+  static constexpr bool fractional = true;
+  static TESSERA_INLINE auto value(const auto& x) { return rsqrt(x); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * -0.5 * (r.y() * r.y() * r.y())); }
+};
+
+struct TanhOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "tanh";
+  static constexpr std::uint8_t flops = 16, lane_cost = 12;
+  static constexpr bool fractional = true;
+  static TESSERA_INLINE auto value(const auto& x) { return tanh(x); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (1.0 - r.y() * r.y())); }
+};
+
+struct SigmoidOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "sigmoid";
+  static constexpr std::uint8_t flops = 16, lane_cost = 12;
+  static constexpr bool fractional = true;
+  static TESSERA_INLINE auto value(const auto& x) { return sigmoid(x); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }
+};
+
+
+using ExponentialOperations = OperationList<ExpOp, LogOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+template <TensorOperand X> constexpr auto exp(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::ExpOp>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto log(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::LogOp>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::SqrtOp>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::RsqrtOp>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::TanhOp>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::SigmoidOp>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
