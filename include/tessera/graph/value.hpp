@@ -228,7 +228,7 @@ constexpr Value shape_source(Value x) {
       x.id = graph.operand(x.id, 0);
       continue;
     }
-    if (node.op < Op::neg || node.op > Op::broadcast) return x;
+    if (row_of(node).kind != OpKind::elementwise) return x;
     int next = -1;
     for (int i = 0; i < node.arity && next < 0; ++i)
       if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);

@@ -27,6 +27,7 @@ TEST(Elementwise, GradientOfEveryRow) {
   smooth_positive([](const auto& x) { return ts::rsqrt(x); });
   smooth([](const auto& x) { return ts::tanh(x); });
   smooth([](const auto& x) { return ts::sigmoid(x); });
+  smooth([](const auto& x) { return ts::erf(x); });
   first([](const auto& x) { return ts::relu(x); });
   smooth([](const auto& x) { return ts::gelu(x); });
   smooth([](const auto& x) { return ts::silu(x); });

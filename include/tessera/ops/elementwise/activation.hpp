@@ -2,8 +2,8 @@
 #define TESSERA_OPS_ELEMENTWISE_ACTIVATION_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
+#include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 
 namespace tessera::ops {

@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
-#include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
+#include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 
 namespace tessera::ops {
@@ -94,8 +94,8 @@ struct PowOp : ElementwiseOperation<2> {
     if (!r.needs(1)) return;
     // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
     const Value zero = x.number(0);
-    const Value flat = build::binary(Op::logical_and, build::binary(Op::equal, x, zero),
-                                     build::binary(Op::greater_equal, p, zero));
+    const Value flat =
+        build::binary(Op::logical_and, build::binary(Op::equal, x, zero), build::binary(Op::greater_equal, p, zero));
     r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(flat, x.number(1), x)));
   }
   /// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.

@@ -56,8 +56,10 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
 struct AnyElementwiseOperation {};
 
 /// What elementwise operations have unless they say something else. An operation adds its `name` and
-///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors: lanes of
-///             kernels have the same operators and functions, found by their arguments. Comparisons give bools and masks.
+///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors: lanes
+///   of
+///             kernels have the same operators and functions, found by their arguments. Comparisons give bools and
+///             masks.
 ///   gradient  as every operation
 template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr std::int8_t arity = Arity;
@@ -69,7 +71,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
-  static constexpr bool by_part = false;        ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
+  static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
 
 namespace detail {
@@ -84,8 +86,7 @@ template <class Operation, class T> constexpr auto value_of(T a, T b, T c) {
 template <class Operation> constexpr double number_of(double a, double b, double c) {
   return static_cast<double>(value_of<Operation>(a, b, c));
 }
-template <class Operation>
-constexpr IntegerResult integer_of(std::int64_t a, std::int64_t b, std::int64_t& result) {
+template <class Operation> constexpr IntegerResult integer_of(std::int64_t a, std::int64_t b, std::int64_t& result) {
   const auto made = value_of<Operation>(ExactInteger{a}, ExactInteger{b}, ExactInteger{});
   if constexpr (Operation::predicate) {
     result = made;
@@ -161,7 +162,9 @@ template <class Operation> struct Unary {
   template <class A> static constexpr void convert(Value& x) {
     if constexpr (row.fractional) x = build::cast(x, floating_type(x.dtype()));
   }
-  static constexpr Value emit(Value context, Value x) { return build::unary(ops::op_v<Operation>, x.at(context.source)); }
+  static constexpr Value emit(Value context, Value x) {
+    return build::unary(ops::op_v<Operation>, x.at(context.source));
+  }
 };
 
 /// Functions of two operands.

@@ -62,8 +62,20 @@ struct SigmoidOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (r.y() * (1.0 - r.y()))); }
 };
 
+inline double erf(double x) { return __builtin_erf(x); }
 
-using ExponentialOperations = OperationList<ExpOp, LogOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp>;
+struct ErfOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "erf";
+  static constexpr std::uint8_t flops = 30, lane_cost = 24;
+  static constexpr bool fractional = true, by_part = true;
+  static TESSERA_INLINE auto value(const auto& x) { return erf(x); }
+  static constexpr void gradient(Gradient& r) {
+    const Value x = r.x(0);
+    r.add(0, r.g() * 1.12837916709551257390 * build::unary(Op::exp, -(x * x)));  // 2/sqrt(pi)
+  }
+};
+
+using ExponentialOperations = OperationList<ExpOp, LogOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp, ErfOp>;
 
 }  // namespace tessera::ops
 
@@ -86,6 +98,11 @@ template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::curre
 }
 template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SigmoidOp>>(Source::from(at), x);
+}
+
+/// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; NaN of NaN, 1 and -1 at the infinities.
+template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
 
 }  // namespace tessera

@@ -27,8 +27,8 @@ template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(cons
 
 /// The elementwise operation of an id.
 template <Op Id>
-using elementwise_operation = typename decltype(detail::find_operation<Id>(
-    std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
+using elementwise_operation =
+    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
 
 }  // namespace tessera::ops
 

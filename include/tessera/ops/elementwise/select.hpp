@@ -88,7 +88,6 @@ template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at =
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
 
-
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>
