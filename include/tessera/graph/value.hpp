@@ -61,11 +61,12 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
 }
 
+constexpr bool is_predicate(Op op) { return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not; }
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
-  return x.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+  const DType made = is_predicate(op) ? DType::bool_ : from.dtype;
+  return x.make({.op = op, .dtype = made, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
-constexpr bool is_predicate(Op op) { return (op >= Op::equal && op <= Op::logical_or) || op == Op::logical_not; }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
   Node made{.op = op, .dtype = is_predicate(op) ? DType::bool_ : a.dtype};
