@@ -51,8 +51,8 @@ inline double apply(Op op, DType to, DType from, double a, double b, double c) {
       // A conversion to bf16 rounds; what is merely computed as bf16 may be rounded or not.
       if (to == DType::bf16) return static_cast<double>(tessera::bf16(a));
       return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
-    case Op::add:
-      return a + b;
+    case Op::add:  // of bools it is or, as their product is and
+      return to == DType::bool_ ? a != 0 || b != 0 : a + b;
     case Op::sub:
       return a - b;
     case Op::mul:

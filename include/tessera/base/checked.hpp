@@ -10,7 +10,9 @@
 
 namespace tessera {
 
-// Arithmetic of extents, elements, bytes and operations, all of them signed 64-bit integers.
+// Arithmetic of extents, elements, bytes and operations, all of them signed 64-bit integers. A count of operations that
+// is none stops at the largest: nothing is allocated by it, and a training step of the largest models has more than
+// 2^63.
 
 /// Most elements of a tensor, 2^52: no process addresses them, and what is counted of a few such (bytes, strides,
 /// operations) stays a 64-bit integer for every element type.
@@ -47,6 +49,16 @@ constexpr std::int64_t checked_product(std::int64_t a, std::int64_t b, std::stri
   std::int64_t product = 0;
   if (!multiply_fits(a, b, product)) detail::fail_size(what, a, " * ", b, at);
   return product;
+}
+
+/// a + b and a * b of numbers that are not negative, or the largest there is.
+constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return add_fits(a, b, sum) ? sum : INT64_MAX;
+}
+constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return multiply_fits(a, b, product) ? product : INT64_MAX;
 }
 
 /// total += a * times, or `capacity`.

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <optional>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
@@ -120,6 +119,12 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
 }
 
 namespace detail {
+inline std::int64_t additions(const IndexedShape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape.index) count *= extent;
+  return count;
+}
+
 /// Counts additions to each row of the window, and stops at one more than a run has: told(row) of each that gets there.
 template <class I, class Told>
 void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
@@ -138,21 +143,29 @@ void count_additions(const I* index, const IndexedShape& shape, const RowWindow&
   });
 }
 
-/// Rows of a table that get more additions than a run has: after each run a row in f32 moves to sums in f64.
+/// Rows of a table that get more additions than a run has: after each run a row in f32 moves to sums in f64. All its
+/// memory is scratch of the thread.
 class LongRowSums {
  public:
-  LongRowSums(float* table, std::int64_t row_step, std::int64_t rows, std::int64_t count, std::int64_t step)
-      : table_(table), row_step_(row_step), count_(count), step_(step) {
+  /// A row is moved after `run` additions at the least, so that of `additions` no more than a part can be.
+  LongRowSums(float* table, std::int64_t row_step, std::int64_t rows, std::int64_t count, std::int64_t step,
+              std::int64_t additions, std::int64_t run)
+      : table_(table), row_step_(row_step), rows_(rows), count_(count), step_(step) {
     terms_ = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(rows));
     place_ = thread_scratch<Scratch::row_places, std::int32_t>(static_cast<std::size_t>(rows));
+    sums_ =
+        thread_scratch<Scratch::long_sums, double>(static_cast<std::size_t>(std::min(rows, additions / run) * count));
     std::memset(terms_, 0, static_cast<std::size_t>(rows));
     std::fill_n(place_, rows, -1);
   }
+  /// Additions to a row that is moved at the first one.
+  static constexpr std::int64_t early_run = sum_run / 8;
+
   /// Rows that get some additions are moved before the first one: what they hold is a long sum, too.
   template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
     count_additions(index, shape, window, terms_, [](std::int64_t) {});
     for (std::int64_t row = 0; row < window.count; ++row)
-      terms_[row] = terms_[row] > sum_run / 8 ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
+      terms_[row] = terms_[row] > early_run ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
   }
   /// Before one more addition to a row.
   void before_addition(std::int64_t row) {
@@ -160,29 +173,29 @@ class LongRowSums {
   }
   /// Adds what was moved to the rows.
   void finish() {
-    const double* sum = sums_.data();
-    for (const std::int64_t row : moved_)
-      for (std::int64_t i = 0; i < count_; ++i, ++sum) {
+    for (std::int64_t row = 0; moved_ > 0 && row < rows_; ++row) {
+      if (place_[row] < 0) continue;
+      const double* const sum = sums_ + place_[row] * count_;
+      for (std::int64_t i = 0; i < count_; ++i) {
         float& element = table_[row * row_step_ + i * step_];
-        element = static_cast<float>(*sum + static_cast<double>(element));
+        element = static_cast<float>(sum[i] + static_cast<double>(element));
       }
+    }
   }
 
  private:
   float* table_;
-  std::int64_t row_step_, count_, step_;
+  std::int64_t row_step_, rows_, count_, step_;
   std::uint8_t* terms_;  // by row, since it was moved
   std::int32_t* place_;  // by row: which of the rows that were moved; -1: it was not
-  std::vector<std::int64_t> moved_;
-  std::vector<double> sums_;  // of the rows that were moved
+  double* sums_;         // of the rows that were moved
+  std::int32_t moved_ = 0;
 
   void move(std::int64_t row) {
-    if (place_[row] < 0) {
-      place_[row] = static_cast<std::int32_t>(moved_.size());
-      moved_.push_back(row);
-      sums_.resize(sums_.size() + static_cast<std::size_t>(count_), 0.0);
-    }
-    double* const sum = sums_.data() + place_[row] * count_;
+    const bool first = place_[row] < 0;
+    if (first) place_[row] = moved_++;
+    double* const sum = sums_ + place_[row] * count_;
+    if (first) std::fill_n(sum, count_, 0.0);
     for (std::int64_t i = 0; i < count_; ++i) {
       float& element = table_[row * row_step_ + i * step_];
       sum[i] += static_cast<double>(element);
@@ -195,9 +208,7 @@ class LongRowSums {
 
 /// Whether some row of the window gets more additions than a run has.
 template <class I> bool has_long_sums(const I* index, const IndexedShape& shape, const RowWindow& window) {
-  std::int64_t additions = 1;
-  for (const std::int64_t extent : shape.index) additions *= extent;
-  if (additions <= sum_run) return false;
+  if (detail::additions(shape) <= sum_run) return false;
   auto* const terms = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(window.count));
   bool found = false;
   detail::count_additions(index, shape, window, terms, [&](std::int64_t) { found = true; });
@@ -233,8 +244,10 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
       detail::for_each_outer(row, 1, [&](const std::int64_t* j) {
         const std::int64_t first_from = detail::offset_of(row, 1, j, row_strides),
                            first_to = detail::offset_of(row, 1, j, table_strides);
-        detail::LongRowSums sums(table + first_to, shape.table_strides[0], window.count, inner.extent, to_step);
-        if (long_sums == LongSums::on_others) sums.move_at_first(index, shape, window);
+        const bool on_others = long_sums == LongSums::on_others;
+        detail::LongRowSums sums(table + first_to, shape.table_strides[0], window.count, inner.extent, to_step,
+                                 detail::additions(shape), on_others ? detail::LongRowSums::early_run : sum_run);
+        if (on_others) sums.move_at_first(index, shape, window);
         wrong = detail::for_each_indexed(index, shape, window, part, row_strides, table_strides,
                                          [&](std::int64_t from, std::int64_t to, std::int64_t at) {
                                            if (at < 0) return;

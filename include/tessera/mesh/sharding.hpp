@@ -212,7 +212,9 @@ constexpr Box device_box(const Shape& shape, const Sharding& sharding, const Mes
 class ShardGrid {
  public:
   constexpr ShardGrid() = default;
-  constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding) : rank_(mesh.rank()), used_(sharding.used_axes()) {
+  constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding) : ShardGrid(mesh, unsigned{sharding.used_axes()}) {}
+  /// The grid over axes given by a bit each.
+  constexpr ShardGrid(const Mesh& mesh, unsigned axes) : rank_(mesh.rank()), used_(static_cast<std::uint16_t>(axes)) {
     if (used_ >> rank_ != 0)
       fail(errc::spec_axis, "[sharding] axes of the mesh: a sharding that uses ", std::bit_width(used_),
            " axes on a mesh of ", rank_);

@@ -44,7 +44,7 @@ constexpr std::string_view name_of(ShardingType type) {
 /// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
 /// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
 /// Errors: `capacity` from ==, canonical() and replica_id() where sizes of the tile don't divide those of the
-/// transposed range and there are more than max_listed_devices.
+/// transposed range and there are more than max_listed_devices; from text() where it would list more than these.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
@@ -299,6 +299,9 @@ inline std::string HloSharding::text(HloForm form) const {
   out += "]";
   if (form == HloForm::iota && devices.is_counter())
     out += concat_text("<=", devices.counter_text());
+  else if (devices.is_counter() && devices.size() > max_listed_devices)
+    fail(errc::capacity, "[hlo] listed devices: ", devices.size(), ", of ", max_listed_devices,
+         " at most; HloForm::iota writes a transposed range");
   else
     out += devices.list_text();
   if (subgroups.size() == 1 && subgroups[0] == Subgroup::replicated) {

@@ -12,6 +12,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/sharding.hpp>
 
 namespace tessera {
 
@@ -36,28 +37,13 @@ class DeviceGroups {
   /// mesh is missing or comes twice, `structure` for lists of unequal lengths.
   std::vector<std::vector<int>> on(const Mesh& mesh, std::string_view op) const {
     if (by_lists_) return checked(mesh, op);
-    const unsigned along = axes(mesh);
     // A group for each combination of coordinates along the other axes, in mesh order.
-    std::vector<std::vector<int>> groups;
-    std::vector<Coordinates> places;
-    Coordinates at(static_cast<std::size_t>(mesh.rank()), 0);
-    for (std::int64_t position = 0; position < mesh.size(); ++position) {
-      std::int64_t rest = position;
-      for (int axis = mesh.rank() - 1; axis >= 0; --axis) {
-        at[static_cast<std::size_t>(axis)] = static_cast<int>(rest % mesh.axis_size(axis));
-        rest /= mesh.axis_size(axis);
-      }
-      Coordinates place = at;
-      for (int axis = 0; axis < mesh.rank(); ++axis)
-        if (along >> axis & 1u) place[static_cast<std::size_t>(axis)] = 0;
-      std::size_t g = 0;
-      while (g < places.size() && !(places[g] == place)) ++g;
-      if (g == places.size()) {
-        places.push_back(place);
-        groups.emplace_back();
-      }
-      groups[g].push_back(mesh.device_at(at));
-    }
+    const unsigned all = (1u << mesh.rank()) - 1;
+    const ShardGrid others(mesh, all & ~axes(mesh));
+    std::vector<std::vector<int>> groups(static_cast<std::size_t>(others.count()));
+    for (int group = 0; group < others.count(); ++group)
+      for (int member = 0; member < others.replicas(); ++member)
+        groups[static_cast<std::size_t>(group)].push_back(mesh.device_at(others.coordinates(group, member)));
     return groups;
   }
 

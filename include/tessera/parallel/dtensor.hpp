@@ -2,6 +2,7 @@
 #define TESSERA_PARALLEL_DTENSOR_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -113,38 +114,30 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
     if (from[axis].is_partial() && from[axis] == to[axis]) kept |= 1u << axis;
   const unsigned reduced = before & ~kept, fresh = after & ~kept;
 
+  // Axes of which a device other than the first holds nothing of a value that becomes partial.
+  unsigned neutral = 0;
+  for (std::size_t axis = 0; axis < to.size(); ++axis)
+    if ((fresh >> axis & 1u) && (to[axis].op == ReduceOp::sum || to[axis].op == ReduceOp::product))
+      neutral |= 1u << axis;
   // Devices that end with equal values share one piece.
-  struct Made {
-    Box box;
-    Coordinates kept_at;
-    int neutral;
-    LocalArray<T, Rank> piece;
-  };
-  std::vector<Made> made;
+  const ShardGrid distinct(mesh, detail::split_axes(to) | kept | neutral);
+  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(distinct.count()));
+  std::vector<char> known(made.size(), 0);
   const detail::PieceReader<T, Rank> reader(x.local(), x.shape(), from, reduced, kept);
-  return DTensor<T, Rank>(
-      x.shape(), to, LocalTensor<T, Rank>(mesh, [&](int device) {
-        const Coordinates place = mesh.coordinates_of(device);
-        const Box box = placed_box(x.shape(), to, mesh, place);
-        Coordinates kept_at(place.size(), 0);
-        int neutral = -1;  // the first axis along which this device holds nothing of a value that becomes partial
-        for (std::size_t axis = 0; axis < place.size(); ++axis) {
-          if (kept >> axis & 1u) kept_at[axis] = place[axis];
-          const ReduceOp op = to[axis].op;
-          if ((fresh >> axis & 1u) && place[axis] != 0 && (op == ReduceOp::sum || op == ReduceOp::product) &&
-              neutral < 0)
-            neutral = op == ReduceOp::product ? 1 : 0;
-        }
-        for (const Made& m : made)
-          if (m.box == box && m.kept_at == kept_at && m.neutral == neutral) return m.piece;
-        auto [piece, data] = LocalTensor<T, Rank>::allocate(extents(box));
-        if (neutral >= 0)
-          for (std::int64_t i = 0; i < volume(piece.shape); ++i) data[i] = static_cast<T>(neutral);
-        else
-          reader.read(box, place, data);
-        made.push_back({box, kept_at, neutral, piece});
-        return piece;
-      }));
+  return DTensor<T, Rank>(x.shape(), to, LocalTensor<T, Rank>(mesh, [&](int device) {
+                            const Coordinates place = mesh.coordinates_of(device);
+                            const auto index = static_cast<std::size_t>(distinct.index_of(place));
+                            if (std::exchange(known[index], 1)) return made[index];
+                            const Box box = placed_box(x.shape(), to, mesh, place);
+                            auto [piece, data] = LocalTensor<T, Rank>::allocate(extents(box));
+                            std::size_t first = 0;  // of the axes along which this device holds nothing
+                            while (first < place.size() && !((neutral >> first & 1u) && place[first] != 0)) ++first;
+                            if (first < place.size())
+                              std::fill_n(data, volume(piece.shape), static_cast<T>(to[first].op == ReduceOp::product));
+                            else
+                              reader.read(box, place, data);
+                            return made[index] = piece;
+                          }));
 }
 
 /// The cotangent of redistribute(x, to) as the cotangent of x, whose placements are `from`: the transpose. A partial

@@ -107,6 +107,13 @@ constexpr Placements normalized(Placements placements, const Mesh& mesh, int ran
 }
 
 namespace detail {
+/// The axes that split any dim, one bit each.
+constexpr unsigned split_axes(const Placements& placements) {
+  unsigned axes = 0;
+  for (std::size_t axis = 0; axis < placements.size(); ++axis) axes |= unsigned{placements[axis].is_shard()} << axis;
+  return axes;
+}
+
 /// The axes that split a dim, in the order in which they do: strided ones last, the rightmost of them first.
 constexpr InlineVector<std::uint8_t, max_axes> chunk_order(const Placements& placements, int dim) {
   InlineVector<std::uint8_t, max_axes> axes;

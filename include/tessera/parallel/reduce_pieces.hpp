@@ -11,7 +11,9 @@
 
 #include <tessera/base/bf16.hpp>
 #include <tessera/mesh/box.hpp>
+#include <tessera/mesh/sharding.hpp>
 #include <tessera/parallel/placement.hpp>
+#include <tessera/runtime/box_index.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 
 namespace tessera::detail {
@@ -90,75 +92,57 @@ template <class T, int Rank> class PieceReader {
  public:
   PieceReader(const LocalTensor<T, Rank>& local, const Shape& shape, const Placements& placements, unsigned reduced,
               unsigned kept)
-      : local_(local), placements_(placements), reduced_(reduced), kept_(kept) {
-    const Mesh& mesh = local.mesh();
-    for (int device = 0; device < mesh.size(); ++device) {
-      const Coordinates at = mesh.coordinates_of(device);
-      bool first = true;  // of the devices that hold the same
-      for (std::size_t axis = 0; axis < at.size(); ++axis)
-        first = first && (at[axis] == 0 || placements[axis].kind != Placement::Kind::replicate);
-      if (first) sources_.push_back({placed_box(shape, placements, mesh, at), at, device});
+      : local_(local), kept_(kept), chunks_(local.mesh(), split_axes(placements)),
+        parts_(local.mesh(), ~reduced & ((1u << local.mesh().rank()) - 1)),
+        boxes_(boxes(shape, placements, local.mesh(), chunks_)) {
+    for (std::size_t axis = placements.size(); axis-- > 0;) {
+      if (!(reduced >> axis & 1u)) continue;
+      op_ = placements[axis].op;  // sums and averages are one kind of partial value, others come alone: normalized()
+      if (op_ == ReduceOp::avg) averaged_ *= local.mesh().axis_size(static_cast<int>(axis));
     }
   }
 
-  /// Fills the row-major memory of a box, as the device at `place` sees the value.
-  void read(const Box& box, const Coordinates& place, T* out) const {
-    const Mesh& mesh = local_.mesh();
-    for (const Source& source : sources_) {
-      if (!starts_group(source.at, place)) continue;
-      const Box overlap = intersect(source.box, box);
-      if (overlap.empty()) continue;
-      std::int64_t parts = 1;
-      for (std::size_t axis = 0; axis < placements_.size(); ++axis)
-        if ((reduced_ >> axis & 1u) && placements_[axis].op == ReduceOp::avg)
-          parts *= mesh.axis_size(static_cast<int>(axis));
+  /// Fills the row-major memory of a box, as the device at `place` sees the value. Returns how many pieces it read.
+  std::int64_t read(const Box& box, const Coordinates& place, T* out) const {
+    std::int64_t pieces = 0;
+    boxes_.for_each_overlap(box, [&](std::size_t chunk, const Box& overlap) {
+      Coordinates at = chunks_.coordinates(static_cast<int>(chunk));
+      for (std::size_t axis = 0; axis < at.size(); ++axis)
+        if (kept_ >> axis & 1u) at[axis] = place[axis];
       using Sum = ReductionSum<T>;
-      std::vector<Sum> sums;
-      for (const Source& part : sources_) {
-        if (!same_group(part.at, source.at)) continue;
-        const T* from = local_[part.device].data;
-        const bool first = sums.empty();
-        if (first) sums.resize(static_cast<std::size_t>(volume(extents(overlap))));
-        for_each_run(overlap, part.box, overlap, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
+      std::vector<Sum> sums(static_cast<std::size_t>(volume(extents(overlap))));
+      const Box held = boxes_[chunk];
+      for (int part = 0; part < parts_.replicas(); ++part, ++pieces) {
+        const T* from = local_[local_.mesh().device_at(parts_.coordinates(parts_.index_of(at), part))].data;
+        for_each_run(overlap, held, overlap, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
           Sum* const to = sums.data() + b;
           for (std::int64_t i = 0; i < count; ++i)
-            to[i] = first ? Sum(from[a + i]) : combine(op(), to[i], Sum(from[a + i]));
+            to[i] = part == 0 ? Sum(from[a + i]) : combine(op_, to[i], Sum(from[a + i]));
         });
       }
       for_each_run(overlap, overlap, box, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
         for (std::int64_t i = 0; i < count; ++i)
-          out[b + i] = reduced<T>(sums[static_cast<std::size_t>(a + i)], parts, 1);
+          out[b + i] = reduced<T>(sums[static_cast<std::size_t>(a + i)], averaged_, 1);
       });
-    }
+    });
+    return pieces;
   }
 
  private:
-  struct Source {
-    Box box;
-    Coordinates at;
-    int device;
-  };
   const LocalTensor<T, Rank>& local_;
-  const Placements& placements_;
-  unsigned reduced_, kept_;
-  std::vector<Source> sources_;
+  unsigned kept_;
+  ShardGrid chunks_;  // a shard each, of the first of the devices that hold it
+  ShardGrid parts_;   // the replicas of a shard are what is reduced
+  runtime::BoxIndex boxes_;
+  ReduceOp op_ = ReduceOp::sum;
+  std::int64_t averaged_ = 1;
 
-  /// Sums and averages are one kind of partial value, others come alone: see normalized().
-  ReduceOp op() const {
-    for (std::size_t axis = 0; axis < placements_.size(); ++axis)
-      if (reduced_ >> axis & 1u) return placements_[axis].op;
-    return ReduceOp::sum;
-  }
-  /// Whether a source is the first of those to be reduced, of the part that a place has of what stays partial.
-  bool starts_group(const Coordinates& at, const Coordinates& place) const {
-    for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if (((reduced_ >> axis & 1u) && at[axis] != 0) || ((kept_ >> axis & 1u) && at[axis] != place[axis])) return false;
-    return true;
-  }
-  bool same_group(const Coordinates& a, const Coordinates& b) const {
-    for (std::size_t axis = 0; axis < a.size(); ++axis)
-      if (!(reduced_ >> axis & 1u) && a[axis] != b[axis]) return false;
-    return true;
+  static std::vector<Box> boxes(const Shape& shape, const Placements& placements, const Mesh& mesh,
+                                const ShardGrid& chunks) {
+    std::vector<Box> made;
+    for (int chunk = 0; chunk < chunks.count(); ++chunk)
+      made.push_back(placed_box(shape, placements, mesh, chunks.coordinates(chunk)));
+    return made;
   }
 };
 

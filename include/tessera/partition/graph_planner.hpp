@@ -325,8 +325,7 @@ class GraphPlanner {
       const std::int64_t own = value(v).parts.count(mesh_, devices_on(mesh_, value(v).sharding.unreduced));
       parts = own > parts ? own : parts;
     }
-    step.flops = checked_product(unit_flops(graph_, units_, u, solver_.links[size(g_)], found_), parts, "operations",
-                                 step.source);
+    step.flops = saturating_product(unit_flops(graph_, units_, u, solver_.links[size(g_)], found_), parts);
     for (std::int32_t v : step.inputs) add_moved(step, v);
     for (std::int32_t v : step.outputs) add_moved(step, v);
     made_.steps.push_back(std::move(step));
@@ -422,7 +421,7 @@ class GraphPlanner {
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), k >= repeat.carried));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
-      add_times(step.flops, inside.flops, step.layers, "operations", step.source);
+      step.flops = saturating_sum(step.flops, saturating_product(inside.flops, step.layers));
       add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);
     }
     made_.steps.push_back(std::move(step));

@@ -81,7 +81,7 @@ struct PlanStep {
   bool adds_up = false;
   std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
-  std::int64_t flops = 0;  ///< of all devices together
+  std::int64_t flops = 0;  ///< of all devices together; INT64_MAX for more
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
   Source source{};
 };
@@ -150,7 +150,7 @@ struct Plan : Communication<Plan> {
   /// Floating point operations of all devices together.
   constexpr std::int64_t flops() const {
     std::int64_t n = 0;
-    for (const PlanStep& step : main().steps) n = checked_sum(n, step.flops, "operations", step.source);
+    for (const PlanStep& step : main().steps) n = saturating_sum(n, step.flops);
     return n;
   }
   /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.

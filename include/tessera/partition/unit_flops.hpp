@@ -12,16 +12,13 @@ namespace tessera {
 constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
                                   const GraphShapes& found) {
   const Unit& unit = units[u];
-  const Source at = graph[unit.root].source;
-  const auto times = [at](std::int64_t a, std::int64_t b) { return checked_product(a, b, "operations", at); };
-  const auto plus = [at](std::int64_t a, std::int64_t b) { return checked_sum(a, b, "operations", at); };
   const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
   if (unit.kind == UnitKind::fused) {
     std::int64_t total = 0;
     for (int m = 0; m < unit.member_count; ++m) {
       const int id = units.members[unit.first_member + m];
       const OpRow& row = row_of(graph[id]);
-      total = plus(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
     }
     return total;
   }
@@ -30,19 +27,19 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     std::int64_t total = 2;
     for (int f = 0; f < link.factor_count; ++f)
       if (links.factor(link, f).extent == 0) total = 0;
-    for (int f = 0; f < link.factor_count; ++f) total = times(total, links.factor(link, f).extent);
-    return unit.addend >= 0 ? plus(total, elements(unit.root)) : total;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
   }
   if (unit.kind == UnitKind::attention) {
     const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
     const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
     using namespace ops::attention_factor;
     const std::int64_t scores =
-        extent(keys) == 0 ? 0 : times(extent(batch) * extent(heads) * extent(queries), extent(keys));
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
     const bool backward = graph[unit.root].op == Op::attention_grad;
     const std::int64_t each =
         backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return times(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
+    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
   }
   // A scatter works on the rows that it reads, not on the table that it fills.
   const OpRow& row = row_of(graph[unit.root]);

@@ -38,6 +38,8 @@ class BoxIndex {
     if (is_grid_) fill_cells(cells);
   }
 
+  const Box& operator[](std::size_t i) const { return boxes_[i]; }
+
   /// Calls found(i, overlap) for each box i that shares an element with `box`.
   template <class Found> void for_each_overlap(const Box& box, Found found) const {
     if (box.empty() || boxes_.empty()) return;

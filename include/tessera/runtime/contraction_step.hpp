@@ -44,6 +44,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const Coordinates at = work.coordinates(w);
       return work.stores(at, layout.value(out).sharding) && layout.holds(out, at);
     };
+    places_.reserve(static_cast<std::size_t>(work.count()));
     for (int w = 0; w < work.count(); ++w) {
       if (!works_at(w)) continue;
       const Coordinates at = work.coordinates(w);
@@ -85,7 +86,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       if (addend >= 0 && adds_at(at, layout.value(out).sharding, layout.value(addend).sharding)) {
         const int shard = layout[addend].index(at);
         place.addend = layout[addend].first + shard;
-        place.addend_strides = layout[addend].strides[static_cast<std::size_t>(shard)];
+        addend_strides_.resize(places_.size());
+        addend_strides_.push_back(layout[addend].strides[static_cast<std::size_t>(shard)]);
       }
       place.work = w;
       place.destination = static_cast<int>(places_.size());
@@ -130,10 +132,20 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
     const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
     if (epilogue_ || has_addend_ || targets.empty() || places_.size() < 2) return false;
-    std::vector<Place> places = places_;
-    for (Place& place : places)
-      place.out = targets[static_cast<std::size_t>(place.out - layout[reshard.inputs[0]].first)];
-    std::stable_sort(places.begin(), places.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    const auto target_of = [&](std::int32_t p) {
+      return targets[static_cast<std::size_t>(places_[static_cast<std::size_t>(p)].out -
+                                              layout[reshard.inputs[0]].first)];
+    };
+    std::vector<std::int32_t> order(places_.size());
+    for (std::size_t p = 0; p < order.size(); ++p) order[p] = static_cast<std::int32_t>(p);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int32_t x, std::int32_t y) { return target_of(x) < target_of(y); });
+    std::vector<Place> places;
+    places.reserve(places_.size());
+    for (const std::int32_t p : order) {
+      places.push_back(places_[static_cast<std::size_t>(p)]);
+      places.back().out = target_of(p);
+    }
     int destinations = 0;
     for (std::size_t p = 0; p < places.size(); ++p) {
       const bool first = p == 0 || places[p].out != places[p - 1].out;
@@ -173,7 +185,6 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     int shape = 0, plan = 0;                             ///< places that are alike share them
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
     std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
-    kernels::Strides addend_strides;
     std::int64_t first_item = 0;
     int work = 0;
     int destination = 0;       ///< the first place of those, one after another, whose sum is the result
@@ -185,6 +196,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   bool has_addend_;
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
   std::vector<Place> places_;
+  std::vector<kernels::Strides> addend_strides_;  // by place, of those with an addend
   /// How the work of a shape is cut when so many places read its operands.
   struct Product {
     int shape, readers_of_a, readers_of_b;
@@ -214,11 +226,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     const std::vector<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
-      place.plan = planned({place.shape,
-                            readers_of_a[static_cast<std::size_t>(place.a + 1)],
-                            readers_of_b[static_cast<std::size_t>(place.b + 1)],
-                            {}},
-                           threads);
+      place.plan = planned(place.shape, readers_of_a[static_cast<std::size_t>(place.a + 1)],
+                           readers_of_b[static_cast<std::size_t>(place.b + 1)], threads);
       place.packed = -1;
       place.first_part = place.part_count = 0;
       place.first_item = items_;
@@ -247,17 +256,16 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     shapes_.push_back(shape);
     return static_cast<int>(shapes_.size()) - 1;
   }
-  int planned(const Product& wanted, int threads) {
+  int planned(int shape, int readers_of_a, int readers_of_b, int threads) {
     for (std::size_t p = plans_.size(); p > 0 && p + looked_at > plans_.size(); --p) {
       const Product& product = plans_[p - 1];
-      if (product.shape == wanted.shape && product.readers_of_a == wanted.readers_of_a &&
-          product.readers_of_b == wanted.readers_of_b)
+      if (product.shape == shape && product.readers_of_a == readers_of_a && product.readers_of_b == readers_of_b)
         return static_cast<int>(p - 1);
     }
-    plans_.push_back(wanted);
-    plans_.back().plan = kernels::ContractionPlan(
-        shapes_[static_cast<std::size_t>(wanted.shape)],
-        {.parallelism = threads, .readers_of_a = wanted.readers_of_a, .readers_of_b = wanted.readers_of_b});
+    plans_.push_back({shape, readers_of_a, readers_of_b,
+                      kernels::ContractionPlan(
+                          shapes_[static_cast<std::size_t>(shape)],
+                          {.parallelism = threads, .readers_of_a = readers_of_a, .readers_of_b = readers_of_b})});
     return static_cast<int>(plans_.size()) - 1;
   }
 
@@ -349,13 +357,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     const bool adds = addend != nullptr;
     if (adds && addend != out) {
       const kernels::Strides& out_strides = shapes_[static_cast<std::size_t>(place.shape)].out_strides;
+      const kernels::Strides& addend_strides = addend_strides_[static_cast<std::size_t>(&place - places_.data())];
       const kernels::OutputRegion region = plan_of(place).rows_of(item);
       std::int64_t from = 0, to = 0;
       for (std::size_t d = 0; d < region.begin.size(); ++d) {
-        from += region.begin[d] * place.addend_strides[d];
+        from += region.begin[d] * addend_strides[d];
         to += region.begin[d] * out_strides[d];
       }
-      kernels::strided_copy(out + to, out_strides, addend + from, place.addend_strides, region.extent, sizeof(Out));
+      kernels::strided_copy(out + to, out_strides, addend + from, addend_strides, region.extent, sizeof(Out));
     }
     const auto number = [&](int k) {
       return numbers_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(numbers_[k])].template as<T>();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <tessera/graph/attributes.hpp>
@@ -54,6 +55,7 @@ struct Frame {
 class FrameLayout {
  public:
   FrameLayout(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh) : plan_(plan), mesh_(mesh) {
+    values_.reserve(plan.values.size());
     for (std::size_t v = 0; v < plan.values.size(); ++v) add(graph, plan.values[v]);
   }
 
@@ -101,6 +103,11 @@ class FrameLayout {
     layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
     layout.element = static_cast<std::int64_t>(size_of(value.dtype));
     layout.first = pointers_;
+    const auto shards = static_cast<std::size_t>(layout.layers) * static_cast<std::size_t>(layout.grid.count());
+    layout.boxes.reserve(shards);
+    layout.strides.reserve(shards);
+    layout.offsets.reserve(shards);
+    if (value.role == ValueRole::view) layout.root_shard.reserve(shards);
     std::int64_t bytes = 0;
     for (int l = 0; l < layout.layers; ++l)
       for (int s = 0; s < layout.grid.count(); ++s) {
@@ -121,7 +128,7 @@ class FrameLayout {
         bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
       }
     pointers_ += layout.shards();
-    values_.push_back(layout);
+    values_.push_back(std::move(layout));
   }
 
   void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at,

@@ -106,6 +106,7 @@ struct FusedPlaces {
     if (split_phases && layers > 1)
       fail(errc::unsupported, "[fused] stacked rows: a sharded row of a stacked value is reduced outside its Stack");
     const bool has_index = uses_index();
+    places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
     for (int w = 0; w < work.count(); ++w)
       for (int l = 0; l < layers; ++l) {
         const Coordinates at = work.coordinates(w);
@@ -116,6 +117,10 @@ struct FusedPlaces {
         }
         const Shape local = extents(box);
         Place place;
+        place.inputs.reserve(static_cast<std::size_t>(unit.input_count));
+        place.input_at.reserve(static_cast<std::size_t>(unit.input_count));
+        place.outputs.reserve(static_cast<std::size_t>(unit.output_count));
+        place.output_at.reserve(static_cast<std::size_t>(unit.output_count));
         for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
         bool lacks_input = false;
         for (int i = 0; i < unit.input_count; ++i) {
@@ -258,6 +263,7 @@ struct FusedPlaces {
   void make_tiles() {
     constexpr std::int64_t tile_elements = 16384;
     std::int64_t bytes = 0;
+    tiles.reserve(places.size());
     for (std::size_t p = 0; p < places.size(); ++p) {
       Place& place = places[p];
       place.first_tile = static_cast<int>(tiles.size());

@@ -24,6 +24,7 @@ inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const Pl
     if (!(parts.dims[d] == sum.dims[d])) return {};
   const ValueLayout &source = layout[from], &target = layout[to];
   std::vector<std::int32_t> targets;
+  targets.reserve(static_cast<std::size_t>(source.shards()));
   for (int s = 0; s < source.shards(); ++s) {
     const int shard = target.index(source.grid.coordinates(s));
     if (!(source.strides[static_cast<std::size_t>(s)] == target.strides[static_cast<std::size_t>(shard)])) return {};

@@ -32,6 +32,7 @@ class TensorLayout final : public RefCounted {
       : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding),
         placement_(canonical(sharding, mesh)) {
     const ShardGrid grid = runtime::stored_grid(mesh, sharding);
+    shards_.reserve(static_cast<std::size_t>(grid.count()));
     for (int s = 0; s < grid.count(); ++s) {
       const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
       shards_.push_back({bytes_, box});

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <source_location>
 #include <span>
 #include <string>
@@ -54,9 +55,10 @@ template <class T, int Rank> class LocalShards {
     using pointer = void;
 
     iterator() = default;
-    iterator(const TensorStorage* storage, difference_type device) : storage_(storage), device_(device) {}
+    iterator(const TensorStorage* storage, std::shared_ptr<const std::vector<int>> replica_ids, difference_type device)
+        : storage_(storage), replica_ids_(std::move(replica_ids)), device_(device) {}
 
-    value_type operator*() const { return LocalShards::at(*storage_, static_cast<int>(device_)); }
+    value_type operator*() const { return LocalShards::at(*storage_, replica_ids_.get(), static_cast<int>(device_)); }
     value_type operator[](difference_type n) const { return *(*this + n); }
     iterator& operator++() { return *this += 1; }
     iterator& operator--() { return *this -= 1; }
@@ -76,30 +78,46 @@ template <class T, int Rank> class LocalShards {
 
    private:
     const TensorStorage* storage_ = nullptr;
+    std::shared_ptr<const std::vector<int>> replica_ids_;
     difference_type device_ = 0;
   };
 
   LocalShards() = default;
-  explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {}
+  explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {
+    if (!storage_->mesh().order().empty())
+      replica_ids_ = std::make_shared<const std::vector<int>>(replica_ids(storage_->mesh(), storage_->grid()));
+  }
 
-  iterator begin() const { return {storage_, 0}; }
-  iterator end() const { return {storage_, static_cast<std::ptrdiff_t>(size())}; }
+  iterator begin() const { return {storage_, replica_ids_, 0}; }
+  iterator end() const { return {storage_, replica_ids_, static_cast<std::ptrdiff_t>(size())}; }
   std::size_t size() const { return storage_ ? static_cast<std::size_t>(storage_->mesh().size()) : 0; }
-  value_type operator[](std::size_t device) const { return at(*storage_, static_cast<int>(device)); }
+  value_type operator[](std::size_t device) const {
+    return at(*storage_, replica_ids_.get(), static_cast<int>(device));
+  }
 
  private:
-  static value_type at(const TensorStorage& storage, int device) {
-    const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+  static value_type at(const TensorStorage& storage, const std::vector<int>* replica_ids, int device) {
+    const Coordinates place = storage.mesh().coordinates_of(device);
+    const int shard = storage.grid().index_of(place);
     const Box& box = storage.box(shard);
     const auto* data = static_cast<const T*>(storage.data(shard));
     return {device,
-            tessera::replica_id(storage.mesh(), storage.sharding(), device),
+            replica_ids ? (*replica_ids)[static_cast<std::size_t>(device)] : storage.grid().replica_of(place),
             box,
             {data, static_cast<std::size_t>(volume(extents(box)))}};
   }
 
+  /// replica_id of all devices at once: where they have an order of their own, of one it is as long as the list.
+  static std::vector<int> replica_ids(const Mesh& mesh, const ShardGrid& grid) {
+    std::vector<int> ids, held(static_cast<std::size_t>(grid.count()), 0);
+    for (int device = 0; device < mesh.size(); ++device)
+      ids.push_back(held[static_cast<std::size_t>(grid.index_of(mesh.coordinates_of(device)))]++);
+    return ids;
+  }
+
   ShardedTensor<T, Rank> tensor_;
   const TensorStorage* storage_ = nullptr;
+  std::shared_ptr<const std::vector<int>> replica_ids_;  // where they are not those of the mesh order
 };
 
 /// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...

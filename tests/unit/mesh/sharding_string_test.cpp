@@ -294,6 +294,8 @@ TEST(ShardingStringTest, NothingIsListedForShortTexts) {
     EXPECT_EQ(one.hash(), parse_hlo_sharding(text).hash());
     EXPECT_EQ(one.text(), parse_hlo_sharding(one.text()).text());
     (void)one.type();
+    expect_error(
+        errc::capacity, [&] { (void)one.text(HloForm::v1); }, "[hlo] listed devices", "4194304");
     for (const char* other : texts) {
       const HloSharding two = parse_hlo_sharding(other);
       if (one.tile == two.tile && one.subgroups == two.subgroups && text != other)

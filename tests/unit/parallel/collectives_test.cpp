@@ -287,6 +287,11 @@ TEST(collectives, groups_by_axes_follow_the_device_order) {
   EXPECT_EQ(ts::DeviceGroups("y").on(shuffled, "test"), (Lists{{3, 1}, {0, 2}}));
   EXPECT_EQ(ts::DeviceGroups({"x", "y"}).on(shuffled, "test"), (Lists{{3, 1, 0, 2}}));
   EXPECT_EQ(ts::DeviceGroups().on(ts::Mesh(), "test"), (Lists{{0}}));
+  // Comparing each device with the groups so far would be thousands of millions of comparisons.
+  const Lists many = ts::DeviceGroups("y").on(ts::Mesh({{"x", 50'000}, {"y", 2}}), "test");
+  ASSERT_EQ(many.size(), 50'000u);
+  for (std::size_t g = 0; g < many.size(); ++g)
+    ASSERT_EQ(many[g], (std::vector<int>{static_cast<int>(2 * g), static_cast<int>(2 * g) + 1}));
 }
 
 TEST(collectives, are_counted_where_they_run) {

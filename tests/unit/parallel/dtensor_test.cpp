@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -317,6 +318,46 @@ TEST(dtensor, holds_nothing_and_scalars) {
   const auto scalar = ts::distribute_tensor(ts::full<float, 0>({}, 3, mesh), {ts::Replicate()});
   EXPECT_EQ(ts::full_values(ts::redistribute(scalar, {ts::Partial()})), std::vector<float>{3});
   expect_error(ts::errc::empty_tensor, [] { ts::from_local(ts::LocalTensor<float, 1>(), {}); });
+}
+
+// With each device looking at all others this would be ten thousand million boxes.
+TEST(dtensor, moves_among_100000_devices_read_each_piece_once) {
+  const int data = 50'000, model = 2;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(data * model));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(7));
+  for (const ts::Mesh& mesh :
+       {ts::Mesh({{"data", data}, {"model", model}}),
+        ts::Mesh({{"data", data}, {"model", model}}, ts::DeviceOrder(order.data(), order.size()))}) {
+    std::vector<double> values(static_cast<std::size_t>(data * model));
+    std::iota(values.begin(), values.end(), 0);
+    const auto x = ts::shard<2>(values, {data, model}, mesh);
+    ts::DTensor<double, 2> y = ts::distribute_tensor(x, {ts::Shard(0), ts::Shard(1)});
+    for (const ts::Placements& to : {ts::Placements{ts::Shard(1), ts::Shard(0)},
+                                     {ts::Shard(0), ts::Partial()},
+                                     {ts::Shard(1), ts::Partial(ReduceOp::max)},
+                                     {ts::Replicate(), ts::Shard(0)}}) {
+      std::int64_t pieces = 0, shards = 0;
+      const bool reduces = y.placements()[1].is_partial() && !(y.placements()[1] == to[1]);
+      const ts::detail::PieceReader<double, 2> reader(y.local(), y.shape(), y.placements(), reduces ? 2u : 0u, 0);
+      ts::DTensor<double, 2> next = ts::redistribute(y, to);
+      std::vector<double> out(values.size());
+      for (int device = 0; device < mesh.size(); ++device) {
+        const ts::Coordinates place = mesh.coordinates_of(device);
+        bool first = true;
+        for (std::size_t axis = 0; axis < 2; ++axis) first = first && (to[axis].is_shard() || place[axis] == 0);
+        if (!first) continue;
+        const ts::Box box = ts::placed_box(y.shape(), to, mesh, place);
+        pieces += reader.read(box, place, out.data());
+        ++shards;
+        for (std::int64_t i = 0; i < ts::volume(ts::extents(box)); ++i)
+          ASSERT_EQ(next.local().values(device)[static_cast<std::size_t>(i)], out[static_cast<std::size_t>(i)]);
+      }
+      EXPECT_LE(pieces, 2 * mesh.size()) << shards << " shards";
+      y = std::move(next);
+    }
+    EXPECT_EQ(ts::full_values(y), values);
+  }
 }
 
 TEST(dtensor, mistakes_are_named) {

@@ -414,6 +414,18 @@ TEST(MakePlan, StoredBytesOfUnevenShardsAreThoseOfEachOne) {
   EXPECT_EQ(made.collectives(), "all_reduce model 512\n");
 }
 
+// 405 billion weights on 16 million tokens: 4 10^19 operations, which no 64-bit integer counts. The plan is as any
+// other.
+TEST(MakePlan, OperationsStopAtTheLargestNumber) {
+  const ts::Mesh pod({{"data", 2048}, {"model", 8}});
+  const std::int64_t tokens = std::int64_t{1} << 24, features = 1 << 17, hidden = 1 << 21;
+  const Planned made(ts::Traced<ForwardBackward, Mlp, Matrix>::program(), pod,
+                     {tensor(pod, {features, hidden}, {ts::none, "model"}), tensor(pod, {hidden, features}, {"model"}),
+                      tensor(pod, {tokens, features}, {"data"})});
+  EXPECT_EQ(made.plan.flops(), INT64_MAX);
+  EXPECT_GT(made.plan.wire_bytes("model"), 0);
+}
+
 TEST(MakePlan, NumbersThatArePartialOverDifferentAxesAreAddedFirst) {
   const auto f = [](auto a, auto b, auto c, auto d) {
     return ts::sqrt(ts::with_sharding(ts::sum(a * a) + ts::sum(b * b) + ts::sum(c * c) + ts::sum(d * d), {}));

@@ -50,14 +50,27 @@ struct Check {
   int least_axes = 0;         ///< of the mesh: x, y, z
   std::vector<std::pair<char, std::vector<std::int64_t>>> extents = {};  ///< to choose from, instead of the usual
   std::vector<std::pair<char, std::string>> products = {};               ///< extents that are products of others
-  /// The program once more, as an expression of the arguments' tensors.
-  std::function<tessera::Leaf(const std::vector<tessera::Leaf>&)> expression = nullptr;
 };
+
+/// Calls run(seed) for each case: those that a check asks for, or the environment (see check_program).
+void for_each_case(const Check& check, std::uint32_t seed, const std::function<void(std::uint32_t)>& run);
 
 /// Runs a program on random cases and compares every result with the oracle's, and those of two meshes with each other.
 /// In the environment, TESSERA_CASE=n runs case n alone, TESSERA_CASES=n that many, TESSERA_FIRST_CASE=n others than
 /// usual.
 void check_program(const tessera::CompiledProgram& program, const Check& check, std::uint32_t seed);
+
+/// An expression of stored tensors that ran: its program, what it was given, and the result.
+struct Evaluated {
+  const tessera::CompiledProgram* program;
+  std::vector<tessera::Leaf> leaves;
+  tessera::Leaf result;
+};
+
+/// Evaluates an expression on random cases, each on one device and on two meshes, and compares the results with the
+/// oracle's. `evaluate` makes the expression of the arguments.
+void check_expression(const std::function<Evaluated(const std::vector<tessera::Leaf>&)>& evaluate, const Check& check,
+                      std::uint32_t seed);
 
 /// Where a program runs, and how each leaf of its arguments lies.
 struct Placed {

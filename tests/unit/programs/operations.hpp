@@ -1,120 +1,482 @@
 #ifndef TESSERA_TESTS_UNIT_PROGRAMS_OPERATIONS_HPP
 #define TESSERA_TESTS_UNIT_PROGRAMS_OPERATIONS_HPP
 
+#include <algorithm>
+#include <array>
 #include <iostream>
+#include <string>
+#include <tuple>
 
 #include "check.hpp"
 
+#include <tessera/graph/stack.hpp>
 #include <tessera/tensor/evaluate.hpp>
 
-/// Operations one at a time, so that a program has the code for nothing else: traced, and as an expression of stored
-/// tensors, on random layouts of each element type, against the dense oracle. Together with others in one program they
-/// are tested in element_types_test.cpp and the tests beside it.
+/// Every operation on every element type that it is defined for: traced, and as an expression of stored tensors, on
+/// random layouts, against the dense oracle. Which operations the programs below really have is read from their graphs,
+/// so that an operation without a test fails, and one that is new has to be told of in `is_tested`.
+///
+/// Element types differ in how elements are loaded, converted, summed and stored; what is computed between is that of
+/// few types of lanes. So f32, i32 and bool stand for the rest where an operation is nothing but elementwise: functions
+/// of fractions, comparisons, and arithmetic in expressions. Defined to be 1, TESSERA_EVERY_OPERATION tests all of them
+/// on all types, which takes twice as long to compile.
+#ifndef TESSERA_EVERY_OPERATION
+#define TESSERA_EVERY_OPERATION 0
+#endif
 namespace programs::operations {
 
-/// What was run, printed when the tests end.
-struct Counts : testing::Environment {
-  int traced = 0, expressions = 0;
-  std::int64_t cases = 0;
-  void TearDown() override {
-    std::cout << "operations: " << traced << " traced programs, " << expressions << " expressions, " << cases
-              << " cases of random arguments, two meshes each\n";
+enum class Front : std::uint8_t { traced, expression };
+using Seen = std::array<bool, tessera::op_count>;
+
+template <class T>
+inline constexpr bool stands_for_others =
+    TESSERA_EVERY_OPERATION || std::is_same_v<T, float> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, bool>;
+
+/// Which operations are tested on an element type, by each front: those that are defined for it. Those that take part
+/// in a gradient alone are for floating types, and what belongs to traced functions alone is in no expression.
+template <class T> bool is_tested(tessera::Op op, Front front) {
+  using enum tessera::Op;
+  constexpr bool is_bool = std::is_same_v<T, bool>, floats = tessera::is_floating_v<T>;
+  const bool traced = front == Front::traced;
+  switch (op) {
+    case argument:
+    case dim:
+    case scalar:
+      return true;
+    case constant:
+    case extent:
+    case constraint:
+    case alike:
+    case repeat:
+    case project:
+      return traced;
+    case axis_size:
+    case arange:
+    case permute:
+      return false;  // inside shard_map: shard_map_test.cpp
+    case iota:
+      return true;
+    case random:
+    case windows:
+    case attention_lse:
+    case attention:
+      return floats && (traced || stands_for_others<T>);
+    case fold:
+    case put_along:
+    case scatter:
+    case attention_grad:
+      return floats && traced;
+    case einsum:
+      return !is_bool;
+    case neg:
+    case abs:
+    case relu:
+    case sign:
+    case sub:
+    case pow:
+      return !is_bool && (traced || stands_for_others<T>);
+    case add:
+    case minimum:
+    case maximum:
+      return traced || stands_for_others<T>;
+    case log:
+    case sqrt:
+    case rsqrt:
+    case tanh:
+    case sigmoid:
+    case gelu:
+    case silu:
+      return stands_for_others<T> || (floats && traced);
+    case equal:
+    case not_equal:
+    case less_equal:
+    case greater:
+    case greater_equal:
+    case logical_and:
+    case logical_or:
+    case logical_not:
+      return stands_for_others<T>;
+    case exp:
+    case cast:
+    case mul:
+    case div:
+    case less:
+    case select:
+    case broadcast:
+    case sum:
+    case max:
+    case min:
+    case rearrange:
+    case slice:
+    case pad:
+    case concat:
+    case cumsum:
+    case argsort:
+    case take_along:
+    case gather:
+      return true;
+    case count_:
+      break;
   }
-  static Counts& all() {
+  ADD_FAILURE() << "an operation that no test knows: " << static_cast<int>(op);
+  return false;
+}
+
+/// What ran, printed when the tests end.
+struct Counts : testing::Environment {
+  struct Of {
+    tessera::DType dtype;
+    Front front;
+    int operations, programs;
+    std::int64_t layouts;
+  };
+  std::vector<Of> all;
+  void TearDown() override {
+    int pairs = 0;
+    std::int64_t layouts = 0;
+    for (const Of& of : all) {
+      std::cout << tessera::name_of(of.dtype) << (of.front == Front::traced ? " traced:     " : " expression: ")
+                << of.operations << " operations in " << of.programs << " programs on " << of.layouts << " layouts\n";
+      pairs += of.operations;
+      layouts += of.layouts;
+    }
+    std::cout << "operations x element types x fronts: " << pairs << ", on " << layouts << " random layouts\n";
+  }
+  static Counts& instance() {
     static Counts& counts = *static_cast<Counts*>(testing::AddGlobalTestEnvironment(new Counts));
     return counts;
   }
 };
-inline Counts& counts = Counts::all();
+inline Counts& counts = Counts::instance();
 
-/// Arguments of every operation: x and y [m, n], w [n, k], i [j] below m.
-template <class T> struct Arguments {
+/// An argument as what a program takes: a tensor, a Dim or a Scalar.
+template <class X> X argument_as(const tessera::Leaf& leaf) {
+  if constexpr (std::is_same_v<X, tessera::Dim>)
+    return tessera::Dim(static_cast<std::int64_t>(leaf.number.real()));
+  else if constexpr (std::is_same_v<X, tessera::Scalar>)
+    return tessera::Scalar(leaf.number.real());
+  else
+    return X(tessera::IntrusivePtr<tessera::RefCounted>(leaf.layers[0].get()));
+}
+
+/// f, an expression of tensors, Dims and Scalars.
+template <class... Xs, class F> std::function<Evaluated(const std::vector<tessera::Leaf>&)> expression_of(F f) {
+  return [f](const std::vector<tessera::Leaf>& arguments) {
+    const auto expression = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return f(argument_as<Xs>(arguments[I])...);
+    }(std::index_sequence_for<Xs...>{});
+    tessera::detail::CollectLeaves collect;
+    tessera::detail::collect_expression(expression, collect);
+    Evaluated made{
+        &tessera::detail::ExpressionPrograms<std::remove_cvref_t<decltype(expression)>>::find(expression).compiled(),
+        std::move(collect.leaves),
+        {}};
+    const auto result = tessera::eval(expression);
+    made.result.layers.emplace_back(static_cast<tessera::TensorStorage*>(result.storage().get()));
+    return made;
+  };
+}
+
+template <class T> inline constexpr bool is_bool = std::is_same_v<T, bool>;
+
+template <class T> struct Layer {
+  Tensor<1, T> gain;
+  constexpr auto operator()(const auto& x) const {
+    if constexpr (is_bool<T>)
+      return tessera::logical_not(tessera::logical_and(x, gain));
+    else
+      return tessera::minimum(x, gain) + gain;
+  }
+};
+
+/// The programs of one element type, and what they had.
+template <class T> class Tests {
   using Matrix = Tensor<2, T>;
   using Index = Tensor<1, std::int32_t>;
+  using Indices = Tensor<2, std::int32_t>;
+  using Layers = tessera::Stack<Layer<T>>;
+  using Heads = Tensor<4, T>;
 
-  /// Values small enough that no sum of them overflows eight bits.
-  static Check check(int cases) {
-    const double low = std::is_same_v<T, bool> || std::is_unsigned_v<T> ? 0 : -1.25;
+ public:
+  /// x and y [m, n]; w [n, k]; i [j] below m; at [m, n] below n; a Dim n and a number; q [b, t, h, e]; layers. Values
+  /// are small enough that no sum of them overflows eight bits.
+  explicit Tests(int cases) {
+    const double low = is_bool<T> || std::is_unsigned_v<T> ? 0 : -1.25;
+    check_ = {.arguments = {values<T>("mn", low, 1.99), values<T>("mn", low, 1.99), values<T>("nk", low, 1.99),
+                            indices("j", 'm'), indices("mn", 'n'), size('n'), scalar(0.5, 2),
+                            values<T>("bthe", low, 1.99), stacked(values<T>("n", low, 1.99))},
+              .cases = cases,
+              .tolerance = std::is_same_v<T, tessera::bf16> ? 2e-2 : 2e-5,
+              .least_axes = 1,
+              .extents = {{'m', {2, 3, 4, 5, 8, 12}},
+                          {'n', {1, 2, 3, 4, 6, 8, 9}},
+                          {'k', {1, 2, 4, 7}},
+                          {'j', {1, 4, 6}},
+                          {'b', {1, 2, 3}},
+                          {'t', {1, 2, 5}},
+                          {'h', {1, 2}},
+                          {'e', {1, 3}}}};
+  }
+
+  template <class F> void trace(F, std::uint32_t seed) {
+    SCOPED_TRACE(tessera::concat_text("traced program ", seed, " of ", tessera::name_of(tessera::dtype_v<T>)));
+    using Traced =
+        tessera::Traced<F, Matrix, Matrix, Matrix, Index, Indices, tessera::Dim, tessera::Scalar, Heads, Layers>;
+    const tessera::CompiledProgram& program = tessera::detail::ProgramCode<Traced>::compiled();
+    check_program(program, check_, seed);
+    note(Front::traced, program, 2);
+  }
+  template <class F> void evaluate(F f, std::uint32_t seed) {
+    SCOPED_TRACE(tessera::concat_text("expression ", seed, " of ", tessera::name_of(tessera::dtype_v<T>)));
+    const auto expression =
+        expression_of<Matrix, Matrix, Matrix, Index, Indices, tessera::Dim, tessera::Scalar, Heads>(f);
+    const tessera::CompiledProgram* program = nullptr;
+    check_expression(
+        [&](const std::vector<tessera::Leaf>& leaves) {
+          Evaluated made = expression(leaves);
+          program = made.program;
+          return made;
+        },
+        check_, seed);
+    if (program != nullptr) note(Front::expression, *program, 3);
+  }
+
+  /// Each operation was met that is to be.
+  void expect_complete() const {
+    for (const Front front : {Front::traced, Front::expression}) {
+      const Seen& seen = seen_[static_cast<std::size_t>(front)];
+      for (int op = 0; op < tessera::op_count; ++op) {
+        const auto own = static_cast<tessera::Op>(op);
+        EXPECT_TRUE(seen[static_cast<std::size_t>(op)] || !is_tested<T>(own, front))
+            << tessera::row_of(own).name << " of " << tessera::name_of(tessera::dtype_v<T>)
+            << (front == Front::traced ? ", traced" : ", as an expression");
+      }
+      counts.all.push_back({tessera::dtype_v<T>, front, static_cast<int>(std::count(seen.begin(), seen.end(), true)),
+                            programs_[static_cast<std::size_t>(front)], layouts_[static_cast<std::size_t>(front)]});
+    }
+  }
+
+ private:
+  Check check_;
+  Seen seen_[2]{};
+  int programs_[2]{};
+  std::int64_t layouts_[2]{};
+
+  void note(Front front, const tessera::CompiledProgram& program, int layouts) {
+    const auto f = static_cast<std::size_t>(front);
+    for (int g = 0; g < program.program.graph_count; ++g)
+      for (int id = 0; id < program.program.graphs[g].size; ++id) {
+        const tessera::Node& node = program.program.graphs[g][id];
+        // Numbers are computed on the host: that is no test of an operation on tensors.
+        const bool is_number = node.rank == 0 && tessera::row_of(node.op).kind == tessera::OpKind::elementwise;
+        if (!is_number) seen_[f][static_cast<std::size_t>(node.op)] = true;
+      }
+    ++programs_[f];
+    for_each_case(check_, 0, [&](std::uint32_t) { layouts_[f] += layouts; });
+  }
+};
+
+namespace ts = tessera;
+
+// What an unsigned number wraps to, a second operation brings back: the oracle has no wrapping numbers.
+template <class T> constexpr auto arithmetic(const auto& x, const auto& y) {
+  if constexpr (is_bool<T>)
+    return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x));
+  else if constexpr (ts::is_floating_v<T>)
+    return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
+                      ts::sign(x), ts::pow(ts::abs(x) + 0.5, y));
+  else
+    return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
+                      ts::sign(x), ts::pow(x, ts::abs(y)), ts::truncate_div(x, y));
+}
+template <class T> constexpr auto fractions(const auto& x, const auto& y, const auto& s) {
+  const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
+  if constexpr (stands_for_others<T> || ts::is_floating_v<T>)
+    return std::tuple_cat(
+        some, std::tuple(ts::log(x), ts::sqrt(x), ts::rsqrt(x), ts::tanh(x), ts::sigmoid(x), ts::gelu(x), ts::silu(x)));
+  else
+    return some;
+}
+template <class T> constexpr auto comparisons(const auto& x, const auto& y) {
+  if constexpr (!stands_for_others<T>)
+    return std::tuple(ts::select(x < y, x, y));
+  else
+    return std::tuple(ts::equal(x, y), ts::not_equal(x, y), x<y, x <= y, x> y, x >= y, ts::logical_and(x, y),
+                      ts::logical_or(x, y), ts::logical_not(x), ts::select(x < y, x, y));
+}
+constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at, const auto& n) {
+  return std::tuple(ts::gather(x, i), ts::slice<1>(x, 0, n), ts::slice<0>(x, ts::extent<0>(x) - 1, 1),
+                    ts::concat<0>(ts::slice<0>(x, 1, 1), y), ts::pad<0>(x, 1, 2),
+                    ts::merge_dims<0, 1>(ts::transpose<1, 0>(x)), ts::broadcast_like(ts::max<0>(x), y),
+                    ts::argsort<0>(x), ts::sort<1>(x), ts::take_along<1>(x, at), ts::iota<0, std::int32_t>(x));
+}
+template <class T> constexpr auto reductions(const auto& x, const auto& y, const auto& w) {
+  const auto all = std::tuple(ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y),
+                              ts::cumsum<0>(x), ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(x));
+  if constexpr (is_bool<T>)
+    return all;
+  else
+    return std::tuple_cat(all, std::tuple(ts::matmul(x, w), ts::einsum<"mn,mn->m">(x, y)));
+}
+constexpr auto convolved(const auto& x, const auto& w) {
+  return ts::conv1d(ts::unit<0>(x), ts::pad<0>(ts::unit<0>(w), 1, 0));  // two taps, of which the first is zero
+}
+
+/// All operations but those of gradients, each a result of one program.
+template <class T> struct Everything {
+  constexpr auto operator()(const auto& x, const auto& y, const auto& w, const auto& i, const auto& at, const auto& n,
+                            const auto& s, const auto& q, const auto& layers) const {
+    const auto [a, b] = ts::shard_as(x, y);
+    const auto all =
+        std::tuple_cat(arithmetic<T>(x, y), fractions<T>(x, y, s), comparisons<T>(x, y), moves(x, y, i, at, n),
+                       reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
+    if constexpr (ts::is_floating_v<T>)
+      return std::tuple_cat(
+          all, std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
+    else
+      return all;
+  }
+};
+
+/// Gradients scatter, sum and spread.
+template <class T> struct Gradients {
+  constexpr auto operator()(const auto& x, const auto& y, const auto& w, const auto& i, const auto& at, const auto&,
+                            const auto&, const auto& q, const auto& layers) const {
+    const auto loss = [](const auto& of, const auto& other, const auto& rows, const auto& columns) {
+      const auto& [table, weight, heads, blocks] = of;
+      const auto smooth = ts::sum(ts::cast<double>(ts::gather(table, rows))) +
+                          ts::sum(ts::cast<double>(ts::take_along<1>(table, columns) * other)) +
+                          ts::sum(ts::cast<double>(convolved(table, weight))) +
+                          ts::sum(ts::cast<double>(ts::attention(heads, heads, heads)));
+      // Which of two elements is larger may depend on how bf16 rounds them.
+      if constexpr (std::is_same_v<T, ts::bf16>)
+        return smooth;
+      else
+        return smooth + ts::max(ts::cast<double>(ts::matmul(table, weight))) +
+               ts::sum(ts::cast<double>(blocks(table * other)));
+    };
+    return ts::grad(loss)(std::tuple(x, w, q, layers), y, i, at);
+  }
+};
+
+/// Both fronts, all operations, in few programs.
+template <class T> void check_everything(int cases = 60) {
+  Tests<T> tests(cases);
+  tests.trace(Everything<T>{}, 21);
+  if constexpr (ts::is_floating_v<T>) tests.trace(Gradients<T>{}, 22);
+  // What several tests of one expression add up to is no test of each where one is NaN: all are finite.
+  if constexpr (stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto y, auto, auto, auto, auto, auto s, auto) {
+          return ts::exp(x) + ts::log(ts::exp(x)) + ts::sqrt(ts::exp(y)) + ts::rsqrt(ts::exp(x)) + ts::tanh(x) +
+                 ts::sigmoid(x) * s + ts::gelu(x) + ts::silu(x) + x / ts::exp(y);
+        },
+        23);
+  if constexpr (stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto y, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, arithmetic<T>(x, y));
+        },
+        24);
+  if constexpr (stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto y, auto, auto, auto, auto, auto, auto) {
+          const auto number = [](auto condition) { return ts::cast<std::int32_t>(condition); };
+          return number(ts::equal(x, y)) + number(ts::not_equal(x, y)) * 2 + number(x < y) * 4 + number(x <= y) * 8 +
+                 number(x > y) * 16 + number(x >= y) + number(ts::logical_and(x, y)) * 32 +
+                 number(ts::logical_or(x, y)) + number(ts::logical_not(x));
+        },
+        25);
+  tests.evaluate(
+      [](auto x, auto y, auto, auto i, auto at, auto n, auto, auto) {
+        return ts::concat<0>(ts::gather(x, i), ts::pad<0>(y, 1, 2), ts::take_along<1>(x, at), ts::sort<0>(x),
+                             ts::broadcast_like(ts::max<0>(x), y), ts::split_dim<0>(ts::merge_dims<0, 1>(x), n),
+                             ts::cast<T>(ts::iota<0, std::int32_t>(x)), ts::select(x < y, x, y));
+      },
+      26);
+  tests.evaluate(
+      [](auto x, auto y, auto, auto, auto, auto, auto, auto) { return ts::slice<0>(ts::concat<0>(y, x), 1, 2); }, 27);
+  using R = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  tests.evaluate(
+      [](auto x, auto y, auto w, auto, auto, auto, auto s, auto) {
+        const auto flat = [](auto value) { return ts::cast<R>(ts::merge_dims<0, 1>(value)); };
+        if constexpr (is_bool<T>)
+          return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
+                               ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)), flat(x / ts::exp(y) * s));
+        else
+          return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
+                               ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)), flat(x / ts::exp(y) * s),
+                               flat(ts::matmul(x, w)));
+      },
+      28);
+  if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto, auto w, auto, auto, auto, auto, auto q) {
+          return ts::concat<0>(ts::merge_dims<0, 2>(convolved(x, w)), ts::merge_dims<0, 1>(x * ts::uniform_like(x, 3)),
+                               ts::merge_dims<0, 3>(ts::attention(q, q, q)));
+        },
+        29);
+  if (!testing::Test::HasFailure()) tests.expect_complete();
+}
+
+/// One operation a program, so that it has the code for nothing else: both fronts.
+template <class T> class OneAtATime {
+ public:
+  explicit OneAtATime(int cases) : cases_(cases) {}
+  template <class F> void both(F f, std::uint32_t seed) {
+    traced(f, seed);
+    SCOPED_TRACE(tessera::concat_text("expression ", seed, " of ", tessera::name_of(tessera::dtype_v<T>)));
+    check_expression(expression_of<Matrix, Matrix, Matrix, Index>(f), check(), seed);
+  }
+  template <class F> void traced(F, std::uint32_t seed) {
+    SCOPED_TRACE(tessera::concat_text("program ", seed, " of ", tessera::name_of(tessera::dtype_v<T>)));
+    using Traced = tessera::Traced<F, Matrix, Matrix, Matrix, Index>;
+    check_program(tessera::detail::ProgramCode<Traced>::compiled(), check(), seed);
+  }
+
+ private:
+  using Matrix = Tensor<2, T>;
+  using Index = Tensor<1, std::int32_t>;
+  int cases_;
+
+  Check check() const {
+    const double low = is_bool<T> || std::is_unsigned_v<T> ? 0 : -1.25;
     return {
         .arguments = {values<T>("mn", low, 1.99), values<T>("mn", low, 1.99), values<T>("nk", low, 1.99),
                       indices("j", 'm')},
-        .cases = cases,
+        .cases = cases_,
         .tolerance = std::is_same_v<T, tessera::bf16> ? 2e-2 : 2e-5,
         .extents = {{'m', {2, 3, 4, 5, 8, 12}}, {'n', {1, 2, 3, 4, 6, 8, 9}}, {'k', {1, 2, 4, 7}}, {'j', {1, 4, 6}}}};
   }
 };
 
-template <class T, class F> void check_traced(F f, std::uint32_t seed, int cases) {
-  using A = Arguments<T>;
-  expect_equal_on_all_meshes<typename A::Matrix, typename A::Matrix, typename A::Matrix, typename A::Index>(
-      f, A::check(cases), seed);
-  ++counts.traced;
-  counts.cases += cases;
-}
-
-/// Both fronts: what the expression gives in a layout is what the traced function gives there.
-template <class T, class F> void check_both(F, std::uint32_t seed, int cases) {
-  using A = Arguments<T>;
-  using M = typename A::Matrix;
-  using Index = typename A::Index;
-  Check check = A::check(cases);
-  check.expression = [](const std::vector<tessera::Leaf>& leaves) {
-    const auto tensor = [&]<class X>(std::size_t k, const X*) {
-      return X(tessera::IntrusivePtr<tessera::RefCounted>(leaves[k].layers[0].get()));
-    };
-    const auto result =
-        tessera::eval(F{}(tensor(0, static_cast<M*>(nullptr)), tensor(1, static_cast<M*>(nullptr)),
-                          tensor(2, static_cast<M*>(nullptr)), tensor(3, static_cast<Index*>(nullptr))));
-    tessera::Leaf leaf;
-    leaf.layers.emplace_back(static_cast<tessera::TensorStorage*>(result.storage().get()));
-    return leaf;
-  };
-  using Traced = tessera::Traced<F, M, M, M, Index>;
-  check_program(tessera::detail::ProgramCode<Traced>::compiled(), check, seed);
-  ++counts.traced;
-  ++counts.expressions;
-  counts.cases += cases;
-}
-
-/// `Both`: as an expression too.
-template <class T, bool Both, class F> void check_operation(F f, std::uint32_t seed, int cases = 60) {
-  SCOPED_TRACE(tessera::concat_text("operation ", seed, " of ", tessera::name_of(tessera::dtype_v<T>)));
-  if constexpr (Both)
-    check_both<T>(f, seed, cases);
-  else
-    check_traced<T>(f, seed, cases);
-}
-
 /// One at a time, what every element type has, bool too.
-template <class T, bool Both> void check_moves() {
-  namespace ts = tessera;
-  check_operation<T, Both>([](auto x, auto, auto, auto i) { return ts::gather(x, i); }, 1);
-  check_operation<T, Both>([](auto x, auto, auto, auto) { return ts::squeeze<1>(ts::slice<1>(x, 0, 1)); }, 2);
-  check_operation<T, Both>([](auto x, auto y, auto, auto) { return ts::concat<0>(ts::slice<0>(x, 1, 1), y); }, 3);
+template <class T> void check_moves(OneAtATime<T> one) {
+  one.both([](auto x, auto, auto, auto i) { return ts::gather(x, i); }, 1);
+  one.both([](auto x, auto, auto, auto) { return ts::squeeze<1>(ts::slice<1>(x, 0, 1)); }, 2);
+  one.both([](auto x, auto y, auto, auto) { return ts::concat<0>(ts::slice<0>(x, 1, 1), y); }, 3);
 }
 
 /// One at a time, what can be added and compared.
-template <class T, bool Both> void check_arithmetic() {
-  namespace ts = tessera;
-  check_operation<T, Both>([](auto x, auto y, auto, auto) { return x * y + ts::maximum(x, y); }, 4);
-  check_operation<T, Both>([](auto x, auto, auto, auto) { return ts::max<0>(x); }, 5);
-  check_operation<T, Both>([](auto x, auto, auto, auto) { return ts::sum<0>(x); }, 6);
-  check_operation<T, Both>([](auto x, auto, auto w, auto) { return ts::matmul(x, w); }, 7);
-  check_operation<T, Both>([](auto x, auto, auto, auto) { return ts::cumsum<0>(x); }, 8);
-  check_operation<T, Both>([](auto x, auto y, auto, auto) { return x + ts::slice<0>(y, 0, 1); }, 9);
+template <class T> void check_arithmetic(OneAtATime<T> one) {
+  one.both([](auto x, auto y, auto, auto) { return x * y + ts::maximum(x, y); }, 4);
+  one.both([](auto x, auto, auto, auto) { return ts::max<0>(x); }, 5);
+  one.both([](auto x, auto, auto, auto) { return ts::sum<0>(x); }, 6);
+  one.both([](auto x, auto, auto w, auto) { return ts::matmul(x, w); }, 7);
+  one.both([](auto x, auto, auto, auto) { return ts::cumsum<0>(x); }, 8);
+  one.both([](auto x, auto y, auto, auto) { return x + ts::slice<0>(y, 0, 1); }, 9);
 }
 
 /// One at a time, what is differentiable: gradients scatter, sum and spread.
-template <class T, bool Both> void check_floating() {
-  namespace ts = tessera;
-  check_operation<T, Both>([](auto x, auto, auto, auto) { return ts::softmax<0>(x); }, 10);
-  check_operation<T, false>(
+template <class T> void check_floating(OneAtATime<T> one) {
+  one.both([](auto x, auto, auto, auto) { return ts::softmax<0>(x); }, 10);
+  one.traced(
       [](auto x, auto, auto, auto i) {
         return ts::grad(
             [](const auto& table, const auto& at) { return ts::sum(ts::cast<double>(ts::gather(table, at))); })(x, i);
       },
       11);
-  check_operation<T, false>(
+  one.traced(
       [](auto x, auto, auto w, auto) {
         return ts::grad(
             [](const auto& in, const auto& weight) { return ts::max(ts::cast<double>(ts::matmul(in, weight))); })(x, w);
@@ -122,30 +484,10 @@ template <class T, bool Both> void check_floating() {
       12);
 }
 
-/// All of them in one program; and lookups and sums in one of their own, whose partial values are the only ones.
-template <class T> void check_together() {
-  namespace ts = tessera;
-  check_operation<T, false>([](auto x, auto, auto, auto i) { return ts::gather(x, i); }, 13);
-  if constexpr (std::is_same_v<T, bool>) {
-    check_operation<T, false>(
-        [](auto x, auto y, auto, auto i) {
-          return std::tuple(ts::gather(x, i), ts::slice<0>(x, 1, 1), ts::concat<0>(ts::slice<0>(x, 1, 1), y),
-                            ts::pad<0>(x, 1, 2), ts::merge_dims<0, 1>(ts::transpose<1, 0>(x)),
-                            ts::select(ts::equal(x, y), x, y), ts::cast<float>(x));
-        },
-        14, 100);
-  } else {
-    check_operation<T, false>([](auto x, auto, auto, auto) { return ts::sum<0>(x); }, 15);
-    check_operation<T, false>(
-        [](auto x, auto y, auto w, auto i) {
-          return std::tuple(ts::gather(x, i), ts::slice<0>(x, 1, 1), ts::concat<0>(ts::slice<0>(x, 1, 1), y),
-                            ts::pad<0>(x, 1, 2), ts::merge_dims<0, 1>(ts::transpose<1, 0>(x)),
-                            ts::select(ts::equal(x, y), x, y), ts::cast<float>(x), ts::max<0>(x), ts::min<0, 1>(y),
-                            x * y + ts::maximum(x, y) - ts::minimum(y, x), ts::sum<0>(x), ts::sum(y), ts::matmul(x, w),
-                            ts::cumsum<0>(x), ts::sort<0>(x), x + ts::slice<0>(y, 0, 1));
-        },
-        16, 100);
-  }
+/// Of lookups and of sums, the partial values are the only ones of their program.
+template <class T> void check_partial(OneAtATime<T> one) {
+  one.traced([](auto x, auto, auto, auto i) { return ts::gather(x, i); }, 13);
+  one.traced([](auto x, auto, auto, auto) { return ts::sum<0>(x); }, 15);
 }
 
 }  // namespace programs::operations

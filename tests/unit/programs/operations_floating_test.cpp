@@ -3,10 +3,14 @@
 using namespace programs::operations;
 
 TEST(Operations, OfFloatsOneAtATime) {
-  check_moves<float, true>();
-  check_arithmetic<float, true>();
-  check_floating<float, true>();
+  check_moves(OneAtATime<float>(60));
+  check_arithmetic(OneAtATime<float>(60));
+  check_floating(OneAtATime<float>(60));
 }
-TEST(Operations, OfFloats) { check_together<float>(); }
-TEST(Operations, OfDoubles) { check_together<double>(); }
-TEST(Operations, OfBf16) { check_together<tessera::bf16>(); }
+TEST(Operations, OfDoublesAndBf16InPartialValues) {
+  check_partial(OneAtATime<double>(60));
+  check_partial(OneAtATime<tessera::bf16>(60));
+}
+TEST(Operations, OfFloats) { check_everything<float>(); }
+TEST(Operations, OfDoubles) { check_everything<double>(); }
+TEST(Operations, OfBf16) { check_everything<tessera::bf16>(); }

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <random>
 #include <ranges>
 #include <vector>
@@ -46,6 +48,26 @@ TEST(local_shards, each_device_shows_its_box_and_data) {
     }
     ASSERT_EQ(device, layout.mesh.size());
   }
+}
+
+// By looking at all replicas for each of them this would be ten thousand million places.
+TEST(local_shards, replica_ids_of_100000_devices_in_any_order) {
+  const int data = 4, model = 25'000;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(data * model));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(11));
+  const ts::Mesh mesh({{"data", data}, {"model", model}}, ts::DeviceOrder(order.data(), order.size()));
+  const auto x = ts::shard<float>({1, 2, 3, 4}, mesh, {"data"});
+  std::vector<int> seen(data, 0);
+  const auto shards = ts::local_shards(x);
+  for (const auto& shard : shards) {
+    int& count = seen[static_cast<std::size_t>(shard.data[0]) - 1];
+    ASSERT_EQ(shard.replica_id, count++);
+    ASSERT_EQ(shards[static_cast<std::size_t>(shard.device)].replica_id, shard.replica_id);
+  }
+  EXPECT_EQ(seen, std::vector<int>(data, model));
+  for (const int device : {0, 1, 54'321, 99'999})
+    EXPECT_EQ(shards[static_cast<std::size_t>(device)].replica_id, ts::replica_id(mesh, ts::sharding(x), device));
 }
 
 TEST(local_shards, the_range_keeps_the_tensor_alive) {
