@@ -6,7 +6,7 @@
 #include <string>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/graph/op.hpp>
+#include <tessera/ops/rows.hpp>
 
 /// What elementwise operations mean, of one element, in double: the reference of every other way to compute them.
 namespace oracle {
@@ -34,6 +34,8 @@ inline double apply(Op op, DType to, DType from, double a, double b, double c) {
       return std::tanh(a);
     case Op::sigmoid:
       return 1 / (1 + std::exp(-a));
+    case tessera::ops::op_v<tessera::ops::ErfOp>:
+      return std::erf(a);
     case Op::relu:
       return a > 0 ? a : 0;
     case Op::gelu:
