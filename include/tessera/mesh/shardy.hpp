@@ -213,6 +213,8 @@ class ShardyParser {
       }
     }
     expect(reader_.take(">") && reader_.done());
+    parts.unreduced = in_mesh_order(parts.unreduced);
+    replicated = in_mesh_order(replicated);
     AxisCuts cuts = parts.cuts(mesh);
     add_cuts(replicated, mesh, cuts);
     require(parts.write(out.sharding, mesh, cuts), "too many axes on one dim");

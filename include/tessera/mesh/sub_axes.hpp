@@ -124,6 +124,19 @@ constexpr void add_sub_axis(SubAxisList& list, const SubAxis& part) {
   else
     list.push_back(part);
 }
+/// The same sub-axes in mesh order: of a set, which has no order of its own.
+constexpr SubAxisList in_mesh_order(SubAxisList list) {
+  for (std::size_t i = 1; i < list.size(); ++i)
+    for (std::size_t k = i; k > 0; --k) {
+      const SubAxis a = list[k - 1], b = list[k];
+      if (a.axis < b.axis || (a.axis == b.axis && a.before <= b.before)) break;
+      list[k - 1] = b;
+      list[k] = a;
+    }
+  SubAxisList made;
+  for (const SubAxis& part : list) add_sub_axis(made, part);
+  return made;
+}
 /// The cuts that these sub-axes begin and end at. Errors: `capacity`.
 constexpr void add_cuts(const SubAxisList& list, const Mesh& mesh, AxisCuts& cuts) {
   for (const SubAxis& part : list) {
@@ -224,21 +237,6 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
   return found;
 }
 
-/// The axes of the mesh cut so that an axis of the given mesh is made of, or a sub-axis of one; one bit each, none
-/// where no cuts make it up. Errors: `mesh_axis` for an axis that the mesh lacks.
-constexpr unsigned axes_mask(const Mesh& given, const AxisCuts& cuts, std::string_view name) {
-  if (cuts.empty()) return 1u << given.axis_index(name);
-  const AxisSet found = given.has_axis(name) ? AxisSet{} : axes_named(refined_mesh(given, cuts), name);
-  unsigned mask = 0;
-  for (std::uint8_t axis : found) mask |= 1u << axis;
-  if (mask != 0) return mask;
-  const AxisPart part = axis_part(name);
-  const int whole = given.axis_index(given.has_axis(name) || part.size == 0 ? name : part.axis);
-  const SubAxisTable table = sub_axes(given, cuts);
-  for (std::size_t i = 0; i < table.size() && given.has_axis(name); ++i) mask |= table[i].axis == whole ? 1u << i : 0u;
-  return mask;
-}
-
 /// What a name stands for that is a sub-axis of an axis of the mesh, `x:(1)2` of x; of size 0 where it is none. All
 /// sub-axes of an axis of size 1 have size 1, and split nothing, as the axis. Errors: `not_divisible` for one that does
 /// not divide its axis, or has fewer than two devices.
@@ -251,6 +249,22 @@ constexpr SubAxis sub_axis_named(const Mesh& mesh, std::string_view name) {
     fail(errc::not_divisible, "[sub_axis] '", name, "': a sub-axis has at least 2 devices and divides its axis, of ",
          mesh.axis_size(axis), " in ", mesh.text());
   return {static_cast<std::uint8_t>(axis), part.before, part.size};
+}
+
+/// The axes of the mesh cut so that a name stands for, one bit each: of an axis all of its parts. None of a sub-axis
+/// that no cuts make up. Errors: `mesh_axis` for an axis that the mesh lacks.
+constexpr unsigned axes_mask(const Mesh& given, const AxisCuts& cuts, std::string_view name) {
+  unsigned mask = 0;
+  if (given.has_axis(name)) {
+    const int whole = given.axis_index(name);
+    if (cuts.empty()) return 1u << whole;
+    const SubAxisTable table = sub_axes(given, cuts);
+    for (std::size_t i = 0; i < table.size(); ++i) mask |= table[i].axis == whole ? 1u << i : 0u;
+    return mask;
+  }
+  for (std::uint8_t axis : axes_named(refined_mesh(given, cuts), name)) mask |= 1u << axis;
+  if (mask == 0 && sub_axis_named(given, name).size == 0) (void)given.axis_index(name);  // says that there is none
+  return mask;
 }
 
 }  // namespace tessera

@@ -4,12 +4,14 @@
 #include <tuple>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/value_and_grad.hpp>
 #include <tessera/mesh/sharding_string.hpp>
 #include <tessera/mesh/shardy.hpp>
 #include <tessera/ops/ops.hpp>
+#include <tessera/ops/shard_map.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
@@ -317,6 +319,8 @@ TEST(ProgramsSubAxes, TensorsThatLieSo) {
   const auto three = ts::reshard(two, {"x:(1)3", "x:(3)2"});
   EXPECT_EQ(ts::to_host(three), ts::to_host(two));
   EXPECT_EQ(ts::layout_text(three), "f32[6,6]{x:(1)3,x:(3)2}");
+  tessera_test::expect_error(
+      ts::errc::not_divisible, [&] { ts::eval(two + three); }, "[sub_axis]", "mesh(x=6)");
   // In a constraint, and where it is asked that a run agrees with one on one device.
   const auto constrained = ts::compile([](auto v) {
     return ts::with_sharding(v * 2.0, {ts::sub_axis("x", 2, 2), ts::sub_axis("x", 1, 2)}) + 1.0;
@@ -352,6 +356,40 @@ TEST(ProgramsSubAxes, CollectivesOverSubAxes) {
   const ts::Plan sums = whole.plan(row(line, {"x"}, 8));
   EXPECT_EQ(sums.count(ts::all_reduce, "x"), 1);
   EXPECT_EQ(sums.mesh.rank(), 2);
+}
+
+// A program that cuts an axis elsewhere: layers, shards of a shard_map, scans and random numbers lie over its parts.
+struct Heads {
+  ts::ShardedTensor<float, 2> up;
+  constexpr auto operator()(const auto& x) const {
+    const auto heads = ts::rearrange<"t (h e) -> h t e">(ts::matmul(x, up), ts::len<"h">(2));
+    return ts::rearrange<"h t e -> t (h e)">(ts::softmax(ts::cumsum<1>(heads) * 0.1)) + x;
+  }
+};
+constexpr auto layered = ts::compile([](auto layers, auto x) {
+  const auto loss = [](const auto& l, const auto& v) { return ts::mean(l(v)); };
+  const auto [value, gradient] = ts::value_and_grad(loss)(layers, x);
+  const auto shifted = ts::shard_map<"{x} -> {x}">([](auto v) { return ts::psum<"x">(v) + v; })(x);
+  return std::tuple(layers(x), value, gradient, shifted);
+});
+TEST(ProgramsSubAxes, ProgramsAroundThem) {
+  const ts::Mesh mesh({{"x", 4}, {"y", 2}});
+  ts::Stack<Heads> layers;
+  layers.layers().resize(2);
+  int cut = 0;  // plans whose heads, two of them, take x in parts
+  for (Heads& layer : layers.layers()) layer.up = ts::shard<2>(numbers(64, 2), {8, 8}, mesh, {"y", "x"});
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{"x", "y"}, {"y", "x"}, {{"x", "y"}}, {ts::none, {"x", "y"}}}) {
+    const auto x = grid(mesh, spec, 8, 8);
+    const ts::Plan plan = layered.plan(layers, x);
+    cut += plan.mesh.rank() == 3;
+    ts::CommunicationScope ran;
+    layered(layers, x);
+    EXPECT_EQ(ran.wire_bytes(), plan.wire_bytes());
+    const ts::OracleScope oracle;  // throws where a value on the way differs from that of one device
+    EXPECT_NO_THROW(layered(layers, x)) << spec.text();
+  }
+  EXPECT_EQ(cut, 2);
 }
 
 // An axis whose parts have no names, which have 15 characters at most, is gathered, as before.
