@@ -59,6 +59,26 @@ void specs() {
   }
 }
 
+constexpr ts::Sharding halves = ts::resolve({ts::sub_axis("model", 1, 2), ts::sub_axis("model", 2, 2)}, mesh, 2);
+
+struct TwoRows {
+  constexpr auto operator()(auto x) const { return ts::split_dim<0>(x, 4); }  // [8/model] to [2, 4]
+};
+constexpr ts::Plan plan_of(const ts::PartitionSpec& spec) {
+  return ts::plan(TwoRows{}, mesh, ts::abstract<float>({8}, spec));
+}
+static_assert(plan_of({"model"}).main().steps.empty());            // nothing moves
+static_assert(plan_of({{"model", "data"}}).main().steps.empty());  // {model:(1)2,(model:(2)2,data)}
+
+void sub_axes() {
+  std::cout << ts::text(halves, mesh) << " is " << ts::hlo_sharding(halves, mesh).text() << "\n";
+  std::cout << ts::text(ts::resolve({{"model:(1)2", "model:(2)2"}}, mesh, 1), mesh) << "\n";  // all of it: the axis
+  for (int device : {1, 2}) {
+    const ts::Box box = ts::device_box({2, 4}, halves, mesh, device);
+    std::cout << "device " << device << ": row " << box.begin[0] << ", columns from " << box.begin[1] << "\n";
+  }
+}
+
 void boxes() {
   const ts::Shape shape{5, 8};
   for (int device : {0, 3, 4}) {
@@ -80,10 +100,13 @@ void strings() {
   std::cout << (other == hlo) << "\n";  // the same groups of replicas
 
   const char* const parts = R"(#sdy.sharding<@mesh, [{"model":(2)2}, {"data"}]>)";
+  const ts::Sharding minor = ts::parse_shardy(parts, mesh).sharding;
+  std::cout << ts::text(minor, mesh) << " " << ts::shardy_text(minor, mesh) << "\n";
+
   const ts::Mesh refined = ts::shardy_mesh(mesh, {parts});
-  const ts::Sharding minor = ts::parse_shardy(parts, refined).sharding;
-  std::cout << refined.text() << "\n" << ts::shardy_text(minor, refined) << "\n";
-  std::cout << ts::shardy_mesh_text(refined) << "\n" << ts::hlo_sharding(minor, refined).text() << "\n";
+  const ts::Sharding axes = ts::parse_shardy(parts, refined).sharding;
+  std::cout << refined.text() << " " << ts::same_placement(axes, refined, minor, mesh) << "\n";
+  std::cout << ts::shardy_mesh_text(refined) << "\n" << ts::hlo_sharding(axes, refined).text() << "\n";
 }
 
 void pictures() {
@@ -105,6 +128,7 @@ int main() {
   parts();
   hybrid();
   specs();
+  sub_axes();
   boxes();
   strings();
   pictures();

@@ -24,15 +24,20 @@ struct Program {
   int argument_count = 0;
   std::vector<GraphView> graphs;
   const tessera::PartitionSpec* specs;
+  int spec_count;
 
   Program(tessera::Module m, int arguments)
-      : module(std::move(m)), argument_count(arguments), specs(module.specs.data()) {
+      : module(std::move(m)), argument_count(arguments), specs(module.specs.data()),
+        spec_count(static_cast<int>(module.specs.size())) {
     for (const tessera::Graph& graph : module.graphs) graphs.push_back(graph.view());
   }
   explicit Program(const ProgramView& v)
-      : argument_count(v.argument_count), graphs(v.graphs, v.graphs + v.graph_count), specs(v.specs) {}
+      : argument_count(v.argument_count), graphs(v.graphs, v.graphs + v.graph_count), specs(v.specs),
+        spec_count(v.spec_count) {}
   Program(Program&&) = default;
-  ProgramView view() const { return {graphs.data(), static_cast<int>(graphs.size()), specs, argument_count}; }
+  ProgramView view() const {
+    return {graphs.data(), static_cast<int>(graphs.size()), specs, argument_count, spec_count};
+  }
   const GraphView& main() const { return graphs[0]; }
   int count(Op op) const {
     int n = 0;

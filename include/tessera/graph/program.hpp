@@ -14,6 +14,7 @@ struct ProgramView {
   int graph_count = 0;
   const PartitionSpec* specs = nullptr;
   int argument_count = 0;  ///< leaves of the arguments, used or not
+  int spec_count = 0;
 
   constexpr const GraphView& main() const { return graphs[0]; }
 };

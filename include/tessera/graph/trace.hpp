@@ -281,7 +281,7 @@ template <class F, class... Args> struct Traced : Trace<F, Args...> {
   }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count};
+    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count, frozen.used.specs};
   }
 };
 

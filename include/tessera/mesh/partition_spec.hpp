@@ -59,6 +59,15 @@ struct AxisRef {
   }
 };
 
+/// A sub-axis of a mesh axis, for a spec: the `size` devices that come after parts of `before` in all, major first, as
+/// Shardy's `"x":(before)size`. Of an axis x of 4 devices, sub_axis("x", 1, 2) is the major half of its coordinate and
+/// sub_axis("x", 2, 2) the minor one. "x:(1)2" spells the same. Errors: `spec_axis`.
+constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
+  if (before < 1 || size < 2)
+    fail(errc::spec_axis, "[spec] sub_axis: '", axis.name.view(), "' has no part of ", size, " after ", before);
+  return AxisRef(detail::name_of_part(axis.name.view(), before, size));
+}
+
 /// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
@@ -82,6 +91,7 @@ struct SpecEntry {
 /// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
+///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts
 struct PartitionSpec {
   InlineVector<SpecEntry, max_rank> entries;
 

@@ -14,10 +14,12 @@
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/sub_axes.hpp>
 
 namespace tessera {
 
-/// Mesh axes that split one dim, as indices into the mesh, major first.
+/// Mesh axes that split one dim, as indices into the mesh, major first. Where a sharding cuts axes, they are indices
+/// into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
 /// How the parts of an unreduced value combine.
@@ -29,13 +31,15 @@ constexpr std::string_view name_of(Reduction reduction) {
 }
 
 /// How a tensor of a known rank lies on a mesh: a spec with its axis names looked up, plus the axes that a value is
-/// still to be reduced over. Axes in neither place hold replicas.
+/// still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has `cuts`, and
+/// its indices are those of the mesh cut so: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
   std::uint16_t unreduced = 0;  ///< one bit a mesh axis
   Reduction reduction = Reduction::sum;
   std::uint8_t priority[max_rank]{};  ///< 0: a sharding to compute in; above: to store in, gathered on use
+  AxisCuts cuts{};                    ///< of the mesh's axes into the sub-axes that it uses; mostly none
 
   /// Mesh axes that make shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {
@@ -65,10 +69,10 @@ struct Sharding {
       for (std::uint8_t axis : dims[dim]) word = word << 8 | (axis + 1u);
       hash = hash_mix(hash, word);
     }
-    return hash;
+    return cuts.empty() ? hash : hash_mix(hash, cuts.word);
   }
   friend constexpr bool operator==(const Sharding& a, const Sharding& b) {
-    if (a.rank != b.rank || a.unreduced != b.unreduced || a.reduction != b.reduction) return false;
+    if (a.rank != b.rank || a.unreduced != b.unreduced || a.reduction != b.reduction || a.cuts != b.cuts) return false;
     for (int dim = 0; dim < a.rank; ++dim)
       if (a.priority[dim] != b.priority[dim] || !(a.dims[dim] == b.dims[dim])) return false;
     return true;
@@ -81,9 +85,87 @@ constexpr Sharding replicated(int rank) {
   return sharding;
 }
 
-/// The same placement without what splits nothing: axes of size 1. Two shardings on one mesh mean the same where these
-/// are equal. Plans are made of them, tensors keep what was written.
+namespace detail {
+
+/// How a tensor lies, by sub-axes: what a sharding says in indices that hold for its cuts alone.
+class SubAxisSharding {
+ public:
+  SubAxisList dims[max_rank], unreduced;
+
+  constexpr SubAxisSharding() = default;
+  constexpr SubAxisSharding(const Sharding& sharding, const Mesh& mesh) {
+    const SubAxisTable table = sub_axes(mesh, sharding.cuts);
+    for (int dim = 0; dim < sharding.rank; ++dim)
+      for (std::uint8_t axis : sharding.dims[dim]) add_sub_axis(dims[dim], table[axis]);
+    for (std::size_t axis = 0; axis < table.size(); ++axis)
+      if (sharding.unreduced >> axis & 1) add_sub_axis(unreduced, table[axis]);
+  }
+  /// The cuts that it needs. Errors: `capacity`.
+  constexpr AxisCuts cuts(const Mesh& mesh) const {
+    AxisCuts found;
+    for (const SubAxisList& list : dims) add_cuts(list, mesh, found);
+    add_cuts(unreduced, mesh, found);
+    return found;
+  }
+  /// The axes of a sharding, as indices into a mesh with these cuts. False where a dim has more of them than there is
+  /// room for, and where the cuts lack some that it needs.
+  constexpr bool write(Sharding& sharding, const Mesh& mesh, const AxisCuts& cut) const {
+    const SubAxisTable table = sub_axes(mesh, cut);
+    bool room = true;
+    for (int dim = 0; dim < sharding.rank; ++dim) {
+      sharding.dims[dim].clear();
+      for (const SubAxis& part : dims[dim]) {
+        std::int64_t size = 1;
+        for_each_index(part, table, [&](std::uint8_t axis) {
+          size *= table[axis].size;
+          if (sharding.dims[dim].size() < AxisList::capacity())
+            sharding.dims[dim].push_back(axis);
+          else
+            room = false;
+        });
+        room = room && size == part.size;
+      }
+    }
+    sharding.unreduced = 0;
+    for (const SubAxis& part : unreduced)
+      for_each_index(part, table, [&](std::uint8_t axis) {
+        sharding.unreduced = static_cast<std::uint16_t>(sharding.unreduced | 1u << axis);
+      });
+    sharding.cuts = cut;
+    return room;
+  }
+};
+
+/// The same placement with no cuts but those that it needs.
+constexpr Sharding with_fewest_cuts(const Sharding& sharding, const Mesh& mesh) {
+  const SubAxisSharding parts(sharding, mesh);
+  const AxisCuts cuts = parts.cuts(mesh);
+  Sharding made = sharding;
+  if (!(cuts == sharding.cuts)) parts.write(made, mesh, cuts);
+  return made;
+}
+}  // namespace detail
+
+/// The same placement on the mesh with these cuts, which have its own: a sharding of refined_mesh(mesh, cuts). Errors:
+/// `capacity` for a dim split by more of its axes than there is room for.
+constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, const AxisCuts& cuts) {
+  Sharding made = sharding;
+  if (!(cuts == sharding.cuts) && !detail::SubAxisSharding(sharding, mesh).write(made, mesh, cuts))
+    detail::check_entry_axes(max_axes_per_dim + 1);
+  made.cuts = {};
+  return made;
+}
+
+/// The same placement without what splits nothing, axes of size 1, and with no more cuts than it needs. Two shardings
+/// on one mesh mean the same where these are equal. Plans are made of them, tensors keep what was written.
 constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
+  if (!sharding.cuts.empty()) {
+    const Sharding fewest = detail::with_fewest_cuts(sharding, mesh);
+    if (fewest.cuts.empty()) return canonical(fewest, mesh);
+    Sharding made = canonical(refined_sharding(fewest, mesh, fewest.cuts), refined_mesh(mesh, fewest.cuts));
+    made.cuts = fewest.cuts;
+    return made;
+  }
   unsigned ones = 0;
   for (int axis = 0; axis < mesh.rank(); ++axis) ones |= mesh.axis_size(axis) == 1 ? 1u << axis : 0u;
   if ((sharding.used_axes() & ones) == 0) return sharding;
@@ -120,8 +202,40 @@ constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
 }
 }  // namespace detail
 
+namespace detail {
+/// resolve() for a spec that names sub-axes, or axes that the mesh was cut at.
+constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, int rank) {
+  SubAxisSharding parts;
+  Sharding sharding = replicated(rank);
+  for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
+    const SpecEntry& entry = spec.entries[dim];
+    for (const Name& name : entry.axes) {
+      const AxisSet axes = axes_named(mesh, name.view());
+      for (std::uint8_t axis : axes) add_sub_axis(parts.dims[dim], {axis, 1, mesh.axis_size(axis)});
+      if (!axes.empty()) continue;
+      const SubAxis part = sub_axis_named(mesh, name.view());
+      if (part.size == 0) fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
+      if (part.size > 1) add_sub_axis(parts.dims[dim], part);
+    }
+    if (!entry.axes.empty()) sharding.priority[dim] = entry.priority;
+  }
+  if (!parts.write(sharding, mesh, parts.cuts(mesh))) check_entry_axes(max_axes_per_dim + 1);
+  unsigned used = 0;
+  for (int dim = 0; dim < rank; ++dim)
+    for (std::uint8_t axis : sharding.dims[dim]) {
+      if (used >> axis & 1) {
+        const SubAxis twice = sub_axes(mesh, sharding.cuts)[axis];
+        fail_axis_of_spec_is_used_twice(mesh.axis_name(twice.axis), spec, mesh, rank);
+      }
+      used |= 1u << axis;
+    }
+  return sharding;
+}
+}  // namespace detail
+
 /// Looks the axis names of a spec up in a mesh, for a tensor of the given rank.
-/// Errors: `spec_axis` for an axis that is unknown or used twice, `spec_rank` for a spec longer than the rank.
+/// Errors: `spec_axis` for an axis that is unknown or used twice, `spec_rank` for a spec longer than the rank,
+/// `not_divisible` for sub-axes that divide neither their axis nor each other.
 constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
   if (rank < 0 || rank > max_rank)
     detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
@@ -132,7 +246,7 @@ constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
     const SpecEntry& entry = spec.entries[dim];
     for (const Name& name : entry.axes) {
-      if (!mesh.has_axis(name.view())) detail::fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
+      if (!mesh.has_axis(name.view())) return detail::resolve_parts(spec, mesh, rank);
       const int axis = mesh.axis_index(name.view());
       if (used >> axis & 1) detail::fail_axis_of_spec_is_used_twice(name, spec, mesh, rank);
       used |= 1u << axis;
@@ -143,12 +257,18 @@ constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank
   return sharding;
 }
 
-/// The spec that resolves to a sharding, less what a spec can't say: unreduced axes.
+/// The spec that resolves to a sharding, less what a spec can't say: unreduced axes. Parts of an axis that follow each
+/// other are one.
 constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
+  if (!sharding.cuts.empty())
+    return spec_of(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
   PartitionSpec spec;
   for (int dim = 0; dim < sharding.rank; ++dim) {
     SpecEntry entry;
-    for (std::uint8_t axis : sharding.dims[dim]) entry.axes.push_back(mesh.axis_name(axis));
+    detail::JoinedAxes names(mesh);
+    const auto add = [&](const AxisPart& part) { entry.axes.push_back(detail::name_of(part)); };
+    for (std::uint8_t axis : sharding.dims[dim]) names.add(axis, add);
+    names.flush(add);
     entry.priority = sharding.priority[dim];
     spec.entries.push_back(entry);
   }
@@ -161,9 +281,8 @@ inline std::string text(const Sharding& sharding, const Mesh& mesh) {
   if (sharding.unreduced == 0) return out;
   out += concat_text("+", name_of(sharding.reduction), "(");
   const char* separator = "";
-  for (int axis = 0; axis < mesh.rank(); ++axis) {
-    if (!(sharding.unreduced >> axis & 1)) continue;
-    out += concat_text(separator, mesh.axis_name(axis).view());
+  for (const Name& axis : axis_names(refined_mesh(mesh, sharding.cuts), sharding.unreduced)) {
+    out += concat_text(separator, axis.view());
     separator = ",";
   }
   return out + ")";
@@ -173,10 +292,26 @@ inline std::string text(const Sharding& sharding, const Mesh& mesh) {
 constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
   if (dim < 0 || dim >= sharding.rank)
     fail(errc::dim_range, "[shard_count] dim in range: ", dim, " of rank ", sharding.rank);
+  if (!sharding.cuts.empty())
+    return shard_count(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts), dim);
   int count = 1;
   for (std::uint8_t axis : sharding.dims[dim]) count *= mesh.axis_size(axis);
   return count;
 }
+
+namespace detail {
+/// The devices that come after a sub-axis in its axis: the stride of its coordinate in that of the axis.
+constexpr int devices_after(const SubAxis& part, const Mesh& mesh) {
+  return mesh.axis_size(part.axis) / part.before / part.size;
+}
+/// A place in a mesh as one in the mesh with these cuts.
+constexpr Coordinates refined_coordinates(const Coordinates& coordinates, const Mesh& mesh, const AxisCuts& cuts) {
+  Coordinates place;
+  for (const SubAxis& part : sub_axes(mesh, cuts))
+    place.push_back(coordinates[part.axis] / devices_after(part, mesh) % part.size);
+  return place;
+}
+}  // namespace detail
 
 /// The indices that the device at `coordinates` holds. A dim of n indices over k shards is cut every ceil(n/k);
 /// trailing shards are shorter, or empty at [n, n). The axes of a dim count as one, major first.
@@ -185,6 +320,9 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
   detail::check_same_rank(shape, sharding);
   if (static_cast<int>(coordinates.size()) != mesh.rank())
     fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
+  if (!sharding.cuts.empty())
+    return shard_box(shape, refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts),
+                     detail::refined_coordinates(coordinates, mesh, sharding.cuts));
   Box box{Shape(shape.size(), 0), shape};
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (sharding.dims[dim].empty()) continue;
@@ -212,18 +350,23 @@ constexpr Box device_box(const Shape& shape, const Sharding& sharding, const Mes
 class ShardGrid {
  public:
   constexpr ShardGrid() = default;
-  constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding) : ShardGrid(mesh, unsigned{sharding.used_axes()}) {}
-  /// The grid over axes given by a bit each.
-  constexpr ShardGrid(const Mesh& mesh, unsigned axes) : rank_(mesh.rank()), used_(static_cast<std::uint16_t>(axes)) {
-    if (used_ >> rank_ != 0)
+  constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding)
+      : ShardGrid(mesh, unsigned{sharding.used_axes()}, sharding.cuts) {}
+  /// The grid over axes given by a bit each, of the mesh with cuts.
+  constexpr ShardGrid(const Mesh& mesh, unsigned used, const AxisCuts& cuts = {})
+      : rank_(mesh.rank()), used_(static_cast<std::uint16_t>(used)) {
+    if (!cuts.empty()) parts_ = sub_axes(mesh, cuts);
+    const int axes = parts_.empty() ? rank_ : static_cast<int>(parts_.size());
+    if (used_ >> axes != 0)
       fail(errc::spec_axis, "[sharding] axes of the mesh: a sharding that uses ", std::bit_width(used_),
-           " axes on a mesh of ", rank_);
-    for (int axis = rank_ - 1; axis >= 0; --axis) {
-      sizes_[axis] = mesh.axis_size(axis);
+           " axes on a mesh of ", axes);
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      sizes_[axis] = parts_.empty() ? mesh.axis_size(axis) : parts_[static_cast<std::size_t>(axis)].size;
       int& count = used_ >> axis & 1 ? count_ : replicas_;
       strides_[axis] = count;
       count *= sizes_[axis];
     }
+    for (SubAxis& part : parts_) part.before = detail::devices_after(part, mesh);
   }
 
   /// Number of distinct shards.
@@ -236,8 +379,10 @@ class ShardGrid {
   /// Where a shard lies; without a replica, the first.
   constexpr Coordinates coordinates(int index, int replica = 0) const {
     Coordinates place(static_cast<std::size_t>(rank_), 0);
-    for (int axis = 0; axis < rank_; ++axis)
-      place[axis] = (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis];
+    const auto digit = [&](int axis) { return (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis]; };
+    for (int axis = 0; axis < rank_ && parts_.empty(); ++axis) place[axis] = digit(axis);
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      place[parts_[i].axis] += digit(static_cast<int>(i)) * parts_[i].before;
     return place;
   }
 
@@ -246,8 +391,10 @@ class ShardGrid {
  private:
   constexpr int digits(const Coordinates& coordinates, unsigned axes) const {
     int index = 0;
-    for (int axis = 0; axis < rank_; ++axis)
+    for (int axis = 0; axis < rank_ && parts_.empty(); ++axis)
       if (axes >> axis & 1) index += coordinates[axis] * strides_[axis];
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (axes >> i & 1) index += coordinates[parts_[i].axis] / parts_[i].before % sizes_[i] * strides_[i];
     return index;
   }
 
@@ -257,6 +404,7 @@ class ShardGrid {
   int replicas_ = 1;
   int sizes_[max_axes]{};
   int strides_[max_axes]{};
+  SubAxisTable parts_;  ///< where axes are cut; `before` is the stride of each in the coordinate of its axis
 };
 
 /// The replica that a device holds: how many devices of lower id hold the same shard.
@@ -285,6 +433,8 @@ constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Shar
   detail::check_same_rank(shape, sharding);
   if (index.size() != shape.size())
     fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
+  if (!sharding.cuts.empty())
+    return locate(index, shape, refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
   ElementPlace place{0, index};
   Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {

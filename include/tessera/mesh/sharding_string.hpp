@@ -321,6 +321,8 @@ constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detai
 /// The tile assignment of a sharding, canonical: the mesh transposed to the axes of the dims, then unreduced axes,
 /// then the rest, which replicate. HLO has no word for the kind of reduction.
 constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
+  if (!sharding.cuts.empty())
+    return hlo_sharding(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
   HloSharding out;
   out.kind = HloSharding::Kind::tiled;
   int axes[max_axes]{};  // of the transposed mesh, major first

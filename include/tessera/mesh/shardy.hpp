@@ -13,6 +13,7 @@
 #include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/mesh/sub_axes.hpp>
 #include <tessera/mesh/text_reader.hpp>
 
 namespace tessera {
@@ -54,46 +55,6 @@ struct AxisRun {
   std::string_view name_;
 };
 
-/// Axes as Shardy writes them: parts that follow each other are one, all parts of an axis are the axis.
-class ShardyAxes {
- public:
-  explicit ShardyAxes(const Mesh& mesh) : mesh_(mesh) {}
-  void add(int axis) {
-    const AxisPart part = AxisRun::part_of(mesh_, axis);
-    if (last_.size > 0 && part.size > 0 && part.axis == last_.axis && part.before == last_.before * last_.size) {
-      last_.size *= part.size;
-      return;
-    }
-    flush();
-    last_ = part;
-    any_ = true;
-  }
-  std::string text() {
-    flush();
-    return text_;
-  }
-
- private:
-  void flush() {
-    if (!any_) return;
-    text_ += concat_text(text_.empty() ? "" : ", ", "\"", last_.axis, "\"");
-    std::int64_t whole = 1;
-    for (int axis = 0; axis < mesh_.rank(); ++axis)
-      if (const AxisPart part = AxisRun::part_of(mesh_, axis); part.axis == last_.axis && part.size > 0)
-        whole *= part.size;
-    if (last_.size > 0 && (last_.before > 1 || last_.size != whole))
-      text_ += concat_text(":(", last_.before, ")", last_.size);
-    any_ = false;
-    last_ = {};
-  }
-  const Mesh& mesh_;
-  AxisPart last_{};
-  bool any_ = false;
-  std::string text_;
-};
-}  // namespace detail
-
-namespace detail {
 /// `["data"=2, "model"=4], device_ids=[...]`.
 inline std::string shardy_mesh_body(const Mesh& mesh) {
   std::string out = "[";
@@ -123,11 +84,23 @@ inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "m
 /// `#sdy.sharding<@mesh, [{"x"}, {"y", ?}p1], replicated={"z"}, unreduced=max{"w"}>`; sums are `unreduced={"w"}`.
 inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   const Sharding& sharding = from.sharding;
+  if (!sharding.cuts.empty()) {
+    ShardySharding refined = from;
+    refined.sharding = refined_sharding(sharding, mesh, sharding.cuts);
+    return shardy_text(refined, refined_mesh(mesh, sharding.cuts));
+  }
+  std::string list;
+  const auto add = [&](const AxisPart& part) {
+    list += concat_text(list.empty() ? "" : ", ", "\"", part.axis, "\"");
+    if (part.size > 0) list += concat_text(":(", part.before, ")", part.size);
+  };
   const auto axes_of = [&](unsigned mask) {
-    detail::ShardyAxes list(mesh);
+    list.clear();
+    detail::JoinedAxes axes(mesh);
     for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (mask >> axis & 1) list.add(axis);
-    return list.text();
+      if (mask >> axis & 1) axes.add(axis, add);
+    axes.flush(add);
+    return list;
   };
   std::string out = "#sdy.sharding<";
   if (from.mesh_name.view().empty())
@@ -135,9 +108,10 @@ inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
   else
     out += concat_text("@", from.mesh_name.view(), ", [");
   for (int dim = 0; dim < sharding.rank; ++dim) {
-    detail::ShardyAxes axes(mesh);
-    for (std::uint8_t axis : sharding.dims[dim]) axes.add(axis);
-    std::string list = axes.text();
+    list.clear();
+    detail::JoinedAxes axes(mesh);
+    for (std::uint8_t axis : sharding.dims[dim]) axes.add(axis, add);
+    axes.flush(add);
     if (from.open_dims >> dim & 1) list += list.empty() ? "?" : ", ?";
     out += concat_text(dim ? ", " : "", "{", list, "}");
     if (sharding.priority[dim] != 0) out += concat_text("p", static_cast<int>(sharding.priority[dim]));
@@ -221,24 +195,38 @@ class ShardyParser {
              "; ts::parse_shardy_mesh(text) reads it");
     }
     expect(reader_.take(",") && reader_.take("["));
-    unsigned used = 0;
+    SubAxisSharding parts;
+    SubAxisList replicated;
     if (!reader_.take("]")) {
-      do dim(mesh, out, used);
+      do dim(mesh, out, parts);
       while (reader_.take(","));
       expect(reader_.take("]"));
     }
     while (reader_.take(",")) {
       if (reader_.take("replicated")) {
         expect(reader_.take("="));
-        axis_set(mesh, out.replicated, used);
+        axis_set(mesh, replicated);
       } else {
         expect(reader_.take("unreduced") && reader_.take("="));
         for (const Reduction kind : {Reduction::sum, Reduction::max, Reduction::min})
           if (reader_.take(name_of(kind))) out.sharding.reduction = kind;
-        axis_set(mesh, out.sharding.unreduced, used);
+        axis_set(mesh, parts.unreduced);
       }
     }
     expect(reader_.take(">") && reader_.done());
+    parts.unreduced = in_mesh_order(parts.unreduced);
+    replicated = in_mesh_order(replicated);
+    AxisCuts cuts = parts.cuts(mesh);
+    add_cuts(replicated, mesh, cuts);
+    require(parts.write(out.sharding, mesh, cuts), "too many axes on one dim");
+    const SubAxisTable table = sub_axes(mesh, cuts);
+    unsigned used = 0;
+    for (const SubAxisList& list : parts.dims) use(list, mesh, table, used);
+    use(parts.unreduced, mesh, table, used);
+    const unsigned before = used;
+    use(replicated, mesh, table, used);
+    out.replicated = static_cast<std::uint16_t>(used & ~before);
+    if (out.replicated == 0) out.sharding = with_fewest_cuts(out.sharding, mesh);
     return out;
   }
 
@@ -253,7 +241,7 @@ class ShardyParser {
     }
     return Mesh(axes, mesh.order());
   }
-  constexpr void dim(const Mesh& mesh, ShardySharding& out, unsigned& used) {
+  constexpr void dim(const Mesh& mesh, ShardySharding& out, SubAxisSharding& parts) {
     Sharding& sharding = out.sharding;
     require(sharding.rank < max_rank, "too many dims");
     const int at = sharding.rank++;
@@ -264,10 +252,7 @@ class ShardyParser {
           out.open_dims = static_cast<std::uint8_t>(out.open_dims | 1u << at);
           break;
         }
-        for (const std::uint8_t axis : axes(mesh, used)) {
-          require(sharding.dims[at].size() < max_axes_per_dim, "too many axes on one dim");
-          sharding.dims[at].push_back(axis);
-        }
+        axes(mesh, parts.dims[at]);
       } while (reader_.take(","));
       expect(reader_.take("}"));
     }
@@ -276,48 +261,42 @@ class ShardyParser {
     expect(reader_.take(priority) && priority >= 0 && priority <= 255);
     sharding.priority[at] = static_cast<std::uint8_t>(priority);
   }
-  constexpr void axis_set(const Mesh& mesh, std::uint16_t& mask, unsigned& used) {
+  constexpr void axis_set(const Mesh& mesh, SubAxisList& list) {
     expect(reader_.take("{"));
-    do
-      for (const std::uint8_t axis : axes(mesh, used)) mask = static_cast<std::uint16_t>(mask | 1u << axis);
+    do axes(mesh, list);
     while (reader_.take(","));
     expect(reader_.take("}"));
   }
-  /// The axes of the mesh that an axis of the text is made of: itself, or its parts.
-  constexpr InlineVector<std::uint8_t, max_axes> axes(const Mesh& mesh, unsigned& used) {
+  /// What an axis of the text is: an axis of the mesh, those that it was cut into, or a part of one.
+  constexpr void axes(const Mesh& mesh, SubAxisList& list) {
     const Name name = quoted();
     AxisPart wanted{name.view()};
     if (reader_.take(":")) {
       expect(reader_.take("(") && reader_.take(wanted.before) && reader_.take(")") && reader_.take(wanted.size));
       expect(wanted.before > 0 && wanted.size > 0);
     }
-    InlineVector<std::uint8_t, max_axes> found;
-    if (wanted.size == 0 && mesh.has_axis(name.view())) {
-      found.push_back(static_cast<std::uint8_t>(mesh.axis_index(name.view())));
-    } else {
-      std::int64_t next = wanted.before;
-      bool known = mesh.has_axis(name.view());
-      const std::int64_t end = wanted.size == 0 ? INT32_MAX : std::int64_t{wanted.before} * wanted.size;
-      for (int round = 0; round < mesh.rank() && next < end; ++round)
-        for (int axis = 0; axis < mesh.rank(); ++axis) {
-          const AxisPart part = AxisRun::part_of(mesh, axis);
-          known = known || (part.size > 0 && part.axis == name.view());
-          if (part.size == 0 || part.axis != name.view() || part.before != next || next >= end) continue;
-          found.push_back(static_cast<std::uint8_t>(axis));
-          next *= part.size;
-        }
-      if (!known)
-        fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
-      if (wanted.size > 0 && next != end)
-        fail(errc::spec_axis, "[shardy] part of an axis: '", name.view(), "':(", wanted.before, ")", wanted.size,
-             " is not made of axes of ", mesh.text(), " in '", source_, "'; ts::shardy_mesh(mesh, {text}) has it");
-    }
-    for (const std::uint8_t axis : found) {
-      if (used >> axis & 1)
-        fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is used twice: '", source_, "' on ", mesh.text());
-      used |= 1u << axis;
-    }
-    return found;
+    require(list.size() + max_axes <= list.capacity(), "too many axes");
+    const Name whole = detail::name_of(wanted);
+    const AxisSet found = axes_named(mesh, whole.view());
+    for (const std::uint8_t axis : found) add_sub_axis(list, {axis, 1, mesh.axis_size(axis)});
+    if (!found.empty()) return;
+    const SubAxis part = sub_axis_named(mesh, whole.view());
+    if (part.size > 1) add_sub_axis(list, part);
+    if (part.size > 0) return;
+    if (wanted.size > 0 && !axes_named(mesh, name.view()).empty())
+      fail(errc::spec_axis, "[shardy] part of an axis: '", name.view(), "':(", wanted.before, ")", wanted.size,
+           " is not made of axes of ", mesh.text(), " in '", source_, "'; ts::shardy_mesh(mesh, {text}) has it");
+    fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
+  }
+  /// Marks what a list takes, entry by entry of the table.
+  constexpr void use(const SubAxisList& list, const Mesh& mesh, const SubAxisTable& table, unsigned& used) const {
+    for (const SubAxis& part : list)
+      for_each_index(part, table, [&](std::uint8_t axis) {
+        if (used >> axis & 1)
+          fail(errc::spec_axis, "[shardy] axis '", axis_part(mesh.axis_name(part.axis).view()).axis,
+               "' is used twice: '", source_, "' on ", mesh.text());
+        used |= 1u << axis;
+      });
   }
   constexpr Name quoted() {
     expect(reader_.take("\""));
@@ -356,9 +335,10 @@ constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_v
 }
 
 /// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it. A part of an axis, `"x":(1)2`, is
-/// read on a mesh that has it: see shardy_mesh. A mesh in the text must be this one. Errors: `mesh_mismatch`;
-/// `sharding_string` for other text, `spec_axis` for an axis that is unknown or used twice, and for a part that the
-/// axes of the mesh don't make up.
+/// that axis of a mesh that has it, see shardy_mesh, and a sub-axis of x otherwise. A mesh in the text must be this
+/// one. Errors: `mesh_mismatch`; `sharding_string` for other text, `spec_axis` for an axis that is unknown or used
+/// twice, and for a part that the axes of the mesh don't make up; `not_divisible` for a part that does not divide its
+/// axis.
 constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh) {
   return detail::ShardyParser(source).sharding(mesh);
 }

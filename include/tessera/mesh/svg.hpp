@@ -163,8 +163,8 @@ class SvgPicture {
 inline std::string dim_caption(const Sharding& sharding, const Mesh& mesh, int dim) {
   if (dim < 0 || sharding.dims[dim].empty()) return {};
   std::string axes;
-  for (std::uint8_t axis : sharding.dims[dim])
-    axes += concat_text(axes.empty() ? "" : ", ", mesh.axis_name(axis).view());
+  for (const Name& axis : spec_of(sharding, mesh).entries[static_cast<std::size_t>(dim)].axes)
+    axes += concat_text(axes.empty() ? "" : ", ", axis.view());
   return concat_text("dim ", dim, " over ", axes);
 }
 

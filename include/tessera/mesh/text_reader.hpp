@@ -29,9 +29,9 @@ constexpr std::size_t part_suffix(std::string_view text) {
 }
 /// Where the suffix of a part begins in a name; its size where there is none.
 constexpr std::size_t axis_part_at(std::string_view name) {
-  const std::size_t colon = name.find(":(");
-  const bool part =
-      colon != std::string_view::npos && colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
+  std::size_t colon = 0;  // g++ 12 takes no find() in some constants
+  while (colon < name.size() && !(name[colon] == ':' && colon + 1 < name.size() && name[colon + 1] == '(')) ++colon;
+  const bool part = colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
   return part ? colon : name.size();
 }
 

@@ -257,7 +257,8 @@ concept LenArgument = is_len_v<T>;
 ///
 /// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim
 /// of static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
-/// whole; a sharded dim that is split passes its sharding to its major part.
+/// whole; a sharded dim that is split passes its sharding to its parts, the major one first, axis by axis or, where a
+/// part is smaller than an axis, by sub-axes.
 template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }

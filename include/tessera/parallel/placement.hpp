@@ -163,8 +163,9 @@ constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, i
 }
 
 /// The placements of a sharding. Errors: `unsupported` for one that no placements say: axes that split a dim in another
-/// order than that of the mesh, other than from the right to the left.
+/// order than that of the mesh, other than from the right to the left, and sub-axes.
 constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
+  if (!sharding.cuts.empty()) fail(errc::unsupported, "[placement] placements of a sharding: ", text(sharding, mesh));
   Placements made(static_cast<std::size_t>(mesh.rank()), Replicate());
   for (int axis = 0; axis < mesh.rank(); ++axis)
     if (sharding.unreduced >> axis & 1u)

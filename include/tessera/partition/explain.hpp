@@ -34,11 +34,7 @@ inline std::string bytes_text(std::int64_t bytes) { return grouped(bytes) + " B"
 /// "data,model".
 inline std::string axes_text(const Mesh& mesh, unsigned axes) {
   std::string text;
-  for (int axis = 0; axis < mesh.rank(); ++axis) {
-    if (!(axes >> axis & 1u)) continue;
-    if (!text.empty()) text += ",";
-    text += mesh.axis_name(axis).view();
-  }
+  for (const Name& axis : axis_names(mesh, axes)) text += concat_text(text.empty() ? "" : ",", axis.view());
   return text;
 }
 
@@ -89,7 +85,7 @@ class PlanText {
       : plan_(plan), program_(program), units_(units) {}
 
   std::string text() {
-    out_ = concat_text("plan on ", plan_.mesh.text(), "\n");
+    out_ = concat_text("plan on ", plan_.given_mesh.text(), "\n");
     add_graph(0, 1);
     out_ += totals_text(plan_) + memory_text(memory_of(plan_));
     return std::move(out_);
@@ -174,7 +170,7 @@ inline std::string explain(const Plan& plan, const ProgramView& program, const U
 
 /// What is left of that for a plan that is a constant: its collectives, totals and memory.
 template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
-  std::string out = concat_text("plan on ", plan.mesh.text(), "\n");
+  std::string out = concat_text("plan on ", plan.given_mesh.text(), "\n");
   for (const PlannedCollective& c : plan)
     out += concat_text("  ", c.times == 1 ? "" : concat_text(c.times, " times "), detail::collective_text(plan.mesh, c),
                        "\n");

@@ -10,6 +10,7 @@
 #include <tessera/graph/program.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/rows.hpp>
+#include <tessera/partition/cut_search.hpp>
 #include <tessera/partition/links.hpp>
 #include <tessera/partition/shapes.hpp>
 #include <tessera/partition/solve.hpp>
@@ -23,9 +24,9 @@ class ExplicitAxes {
  public:
   Growable<ExplicitShardings> found;  ///< by graph
 
-  constexpr ExplicitAxes(const ProgramView& program, const Mesh& mesh, const Growable<GraphShapes>& shapes,
-                         unsigned axes)
-      : program_(program), mesh_(mesh), shapes_(shapes), axes_(axes) {
+  constexpr ExplicitAxes(const ProgramView& program, const PlannedMesh& mesh, const Growable<GraphShapes>& shapes,
+                         unsigned axes, CutSearch& search)
+      : program_(program), planned_(mesh), mesh_(mesh.refined), shapes_(shapes), axes_(axes), search_(search) {
     found.resize(static_cast<std::size_t>(program.graph_count));
   }
 
@@ -62,9 +63,11 @@ class ExplicitAxes {
 
  private:
   ProgramView program_;
+  const PlannedMesh& planned_;
   const Mesh& mesh_;
   const Growable<GraphShapes>& shapes_;
   unsigned axes_;
+  CutSearch& search_;
   Growable<Growable<Sharding>> outputs_;  // by body
 
   constexpr Sharding explicit_part(const Sharding& sharding) const {
@@ -79,11 +82,11 @@ class ExplicitAxes {
 
   /// As a constraint says; over axes that it is not about, as its operand lies.
   constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
-    Sharding made = explicit_part(resolve(program_.specs[node.index()], mesh_, node.rank));
+    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
     if (node.labels[2] == 0) return made;
     unsigned about = made.used_axes();
     for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-      for (const Name& name : entry.axes) about |= 1u << mesh_.axis_index(name.view());
+      for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
     for (int d = 0; d < made.rank; ++d)
       for (std::uint8_t axis : operand.dims[d])
         if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
@@ -159,7 +162,7 @@ class ExplicitAxes {
         if (factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
         if (factors.size() > 1) {
-          if (!split_factors(own.dims[d], factors, extents, axes))
+          if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
             object("a dim that is split or merged does not keep its axes");
           continue;
         }
@@ -201,8 +204,8 @@ class ExplicitAxes {
         }
       }
     }
-    if (problem >= 0 && strict) fail_result_needs_with_sharding(g, graph, id, of, why, made);
-    if (out >= 0) return explicit_part(resolve(program_.specs[graph[out].index()], mesh_, node.rank));
+    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
+    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
     return made;
   }
   /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
@@ -223,6 +226,13 @@ class ExplicitAxes {
       axes[f] = own;
     }
     return next == list.size();
+  }
+  /// Whether they do on a mesh with more cuts, which all is checked on anew.
+  template <class Factors>
+  constexpr bool cut(const AxisList& list, const Factors& factors, const Shape& extents) const {
+    return search_.cut_all(list, static_cast<int>(factors.size()), [&](int k) {
+      return extents[static_cast<std::size_t>(factors[static_cast<std::size_t>(k)])];
+    });
   }
   constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
   constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
@@ -255,13 +265,15 @@ class ExplicitAxes {
 
 /// How the values of a program lie over the mesh axes whose user says it: over these a result takes the axes of its
 /// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
-/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph. Errors:
+/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph; where `search`
+/// finds axes to cut, these are not yet the rules. Errors:
 /// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
 /// axes ("sharding in types") in JAX.
-constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const Mesh& mesh,
+constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const PlannedMesh& mesh,
                                                          const Growable<GraphShapes>& shapes,
-                                                         const Growable<Sharding>& arguments, unsigned axes) {
-  detail::ExplicitAxes rules(program, mesh, shapes, axes);
+                                                         const Growable<Sharding>& arguments, unsigned axes,
+                                                         detail::CutSearch& search) {
+  detail::ExplicitAxes rules(program, mesh, shapes, axes, search);
   rules.check(0, arguments);
   return rules.found;
 }

@@ -19,14 +19,16 @@ struct PlannedCollective : CollectiveInfo {
 /// What a plan communicates, computes and holds, in as much memory as that takes: it can be a constexpr variable, which
 /// a Plan can't.
 template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
-  Mesh mesh{};
+  Mesh mesh{}, given_mesh{};
+  AxisCuts cuts{};
   PlannedCollective collectives[N > 0 ? N : 1]{};
   std::size_t size = 0;  ///< of the collectives
   PlanMemory memory{};
 
   constexpr FrozenPlan() = default;
   constexpr explicit FrozenPlan(const Plan& plan)
-      : mesh(plan.mesh), memory(tessera::memory_of(plan)), flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
+      : mesh(plan.mesh), given_mesh(plan.given_mesh), cuts(plan.cuts), memory(tessera::memory_of(plan)),
+        flops_(plan.flops()), traffic_(plan.traffic_bytes()) {
     plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
       if (size == N) fail(errc::capacity, "[freeze] collectives: the plan has more than ", N);
       collectives[size++] = {c, times};
@@ -34,8 +36,8 @@ template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
   }
   template <std::size_t M>
   constexpr explicit FrozenPlan(const FrozenPlan<M>& other)
-      : mesh(other.mesh), size(other.size), memory(other.memory), flops_(other.flops()),
-        traffic_(other.traffic_bytes()) {
+      : mesh(other.mesh), given_mesh(other.given_mesh), cuts(other.cuts), size(other.size), memory(other.memory),
+        flops_(other.flops()), traffic_(other.traffic_bytes()) {
     for (std::size_t i = 0; i < size; ++i) collectives[i] = other.collectives[i];
   }
 

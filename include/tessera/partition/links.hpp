@@ -53,6 +53,7 @@ class Links {
   Growable<LinkOperand> operands;
   Growable<LinkDim> dims;
   Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
+  bool splits_dims = false;        ///< whether a dim consists of several factors
 
   constexpr Links() = default;
   constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
@@ -147,7 +148,7 @@ class Links {
         LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
         made.factors[made.count++] = f;
         if (list.size() > 1)
-          factor.compound = true;
+          splits_dims = factor.compound = true;
         else if (shape[static_cast<std::size_t>(d)] > factor.extent)
           factor.extent = shape[static_cast<std::size_t>(d)];
       }

@@ -98,9 +98,10 @@ struct GraphPlan {
   std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
 };
 
-/// What can be asked of the collectives of a plan. `Self` has a mesh, and for_each_collective.
+/// What can be asked of the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
 template <class Self> struct Communication {
-  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis.
+  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis, or
+  /// one sub-axis.
   /// Errors: `mesh_axis` for one that the mesh lacks.
   constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? 1 : 0; });
@@ -125,10 +126,11 @@ template <class Self> struct Communication {
   constexpr const Self& self() const { return static_cast<const Self&>(*this); }
   /// Of each collective over an axis, or over any.
   template <class F> constexpr std::int64_t total(std::string_view axis, F&& of) const {
-    const unsigned axes = axis.empty() ? 0 : 1u << self().mesh.axis_index(axis);
+    const bool any = axis.empty();
+    const unsigned axes = any ? 0 : axes_mask(self().given_mesh, self().cuts, axis);
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
-      if (axes == 0 || c.axes == axes) add_times(n, of(c), times, "bytes", c.source);
+      if (any || (axes != 0 && c.axes == axes)) add_times(n, of(c), times, "bytes", c.source);
     });
     return n;
   }
@@ -136,7 +138,9 @@ template <class Self> struct Communication {
 
 /// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
 struct Plan : Communication<Plan> {
-  Mesh mesh{};
+  Mesh mesh{};        ///< with axes cut where a reshape or a spec takes them in parts: see PlannedMesh
+  Mesh given_mesh{};  ///< as it was given: that of arguments and results
+  AxisCuts cuts{};
   Growable<GraphPlan> graphs;  ///< one for each graph of the program
 
   constexpr const GraphPlan& main() const { return graphs[0]; }

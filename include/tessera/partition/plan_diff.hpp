@@ -19,7 +19,8 @@ namespace detail {
 class PlanDiff {
  public:
   PlanDiff(const Plan& before, const Plan& after) : before_(lines(before)), after_(lines(after)) {
-    if (!(before.mesh == after.mesh)) out_ += concat_text("- ", before.mesh.text(), "\n+ ", after.mesh.text(), "\n");
+    const Mesh &from = before.given_mesh, &to = after.given_mesh;
+    if (!(from == to)) out_ += concat_text("- ", from.text(), "\n+ ", to.text(), "\n");
     add_lines();
     add_total("on the wire of a device", before.wire_bytes(), after.wire_bytes(), " B");
     add_total("peak memory of a device", memory_of(before).peak, memory_of(after).peak, " B");

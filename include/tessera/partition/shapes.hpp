@@ -12,6 +12,7 @@
 #include <tessera/graph/program.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/rows.hpp>
+#include <tessera/partition/planned_mesh.hpp>
 
 namespace tessera {
 
@@ -33,6 +34,11 @@ namespace detail {
 constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
   if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
   return mesh.axis_index(axis.view());
+}
+/// The axes of the refined mesh that it is made of, one bit each.
+constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
+  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
 /// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.

@@ -7,6 +7,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/partition/planned_mesh.hpp>
 #include <tessera/partition/propagate.hpp>
 
 namespace tessera {
@@ -42,10 +43,10 @@ struct OutputRequest {
 class ShardingSolver {
  public:
   /// `explicit_shardings` by graph, where some axes are explicit.
-  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
+  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const PlannedMesh& mesh,
                            const Growable<GraphShapes>& found,
                            const Growable<ExplicitShardings>& explicit_shardings = {})
-      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh) {
+      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh.refined), planned_(mesh) {
     rules.resize(static_cast<std::size_t>(program.graph_count));
     values.resize(static_cast<std::size_t>(program.graph_count));
     seeds_.resize(static_cast<std::size_t>(program.graph_count));
@@ -97,6 +98,7 @@ class ShardingSolver {
   ProgramView program_;
   const UnitsView* units_;
   const Mesh& mesh_;
+  const PlannedMesh& planned_;
   Growable<Growable<std::int32_t>> argument_nodes_;
   Growable<ValueShardings> seeds_;
   static constexpr int max_rounds = 8;
@@ -131,13 +133,17 @@ class ShardingSolver {
   /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
     const PartitionSpec& spec = program_.specs[node.index()];
-    if (node.labels[2] > 0) return canonical(resolve(spec, mesh_, node.rank), mesh_);  // its axes are known
+    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
     try {
-      return canonical(resolve(spec, mesh_, node.rank), mesh_);
+      return refined(spec, node.rank);
     } catch (const error& e) {
       const std::string at = node.source.text();
       throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
     }
+  }
+
+  constexpr Sharding refined(const PartitionSpec& spec, int rank) const {
+    return canonical(planned_.resolve(spec, rank), mesh_);
   }
 
   /// The axes that a constraint is about, 0: all.
@@ -145,7 +151,7 @@ class ShardingSolver {
     unsigned axes = 0;
     if (node.labels[2] > 0)
       for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-        for (const Name& name : entry.axes) axes |= 1u << detail::named_axis(name, node, mesh_);
+        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
     return static_cast<std::uint16_t>(axes);
   }
 

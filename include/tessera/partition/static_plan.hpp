@@ -171,7 +171,11 @@ template <class Trace> struct ConstraintAxes {
   static constexpr NamedAxes named{Trace::program()};
   /// In a constant, a mesh that lacks an axis ends the compilation here, with the name of the axis and its line.
   template <std::size_t... I> static constexpr void check(const Mesh& mesh, std::index_sequence<I...>) {
-    (void)((mesh.has_axis(named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
+    (void)((is_known(mesh, named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
+  }
+  /// An axis, or a sub-axis of one.
+  static constexpr bool is_known(const Mesh& mesh, std::string_view name) {
+    return mesh.has_axis(name) || !axes_named(mesh, name).empty() || sub_axis_named(mesh, name).size > 0;
   }
   template <std::size_t I> static constexpr bool unknown(AxesOfTheMesh known) {
     constexpr NamedAxis made = named.list[I];

@@ -140,9 +140,7 @@ class CommunicationScope {
     return total({}, [](const CommunicationTotal& t) { return t.kind == Collective::slice ? 0 : t.count; });
   }
   void add_here(const Mesh& mesh, const CollectiveInfo& collective) {
-    InlineVector<Name, max_axes> axes;
-    for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (collective.axes >> axis & 1u) axes.push_back(mesh.axis_name(axis));
+    const InlineVector<Name, max_axes> axes = axis_names(mesh, collective.axes);
     std::size_t t = 0;
     while (t < totals_.size() && (totals_[t].kind != collective.kind || !(totals_[t].axes == axes))) ++t;
     if (t == totals_.size()) totals_.push_back({collective.kind, axes, 0, 0, 0});

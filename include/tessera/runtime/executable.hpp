@@ -202,10 +202,14 @@ class Executable {
         --sharding.rank;
       } else if (const Node& node = compiled_.program.main()[compiled_.program.main().outputs[k]];
                  node.op == Op::constraint && node.labels[2] == 0) {
-        const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.mesh, node.rank);
-        if (canonical(written, plan_.mesh) == sharding) sharding = written;
+        const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.given_mesh, node.rank);
+        if (canonical(written, plan_.given_mesh) == given_sharding(sharding, plan_.given_mesh, plan_.cuts)) {
+          results_[k] = TensorLayout::of(plan_.given_mesh, value(v).dtype, shape, written);
+          continue;
+        }
       }
-      results_[k] = TensorLayout::of(plan_.mesh, value(v).dtype, shape, sharding);
+      results_[k] = TensorLayout::of(plan_.given_mesh, value(v).dtype, shape,
+                                     given_sharding(sharding, plan_.given_mesh, plan_.cuts));
     }
     const int made = plan.outputs.size() == 1 ? plan.outputs[0] : -1;
     plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&

@@ -350,9 +350,8 @@ class OracleComparer final : public StepObserver {
     for (const CollectiveInfo& collective : step.collectives) {
       found.after += concat_text(found.after.empty() ? "" : ", ", name_of(collective.kind), " over ");
       const char* separator = "";
-      for (int axis = 0; axis < layout.mesh().rank(); ++axis) {
-        if (!(collective.axes >> axis & 1u)) continue;
-        found.after += concat_text(separator, layout.mesh().axis_name(axis).view());
+      for (const Name& axis : axis_names(layout.mesh(), collective.axes)) {
+        found.after += concat_text(separator, axis.view());
         separator = ",";
       }
     }
@@ -406,7 +405,7 @@ struct OracleRun {
 inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> arguments,
                                  StepObserver* before = nullptr) {
   const CompiledProgram& compiled = executable.compiled();
-  AxisTable axes = executable.plan().mesh.axes();
+  AxisTable axes = executable.plan().given_mesh.axes();
   for (auto& axis : axes) axis.size = 1;
   const Mesh one(axes);
   std::vector<ArgumentInfo> infos;
@@ -421,7 +420,7 @@ inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> a
     infos.push_back(info);
   }
   Executable alone(compiled, make_plan(compiled.program, compiled.units, one, infos.data(),
-                                       static_cast<int>(infos.size()), {.sizes = &executable.plan().mesh}));
+                                       static_cast<int>(infos.size()), {.sizes = &executable.plan().given_mesh}));
   OracleValues values(alone.plan());
   {
     const tessera::detail::Uncounted uncounted;

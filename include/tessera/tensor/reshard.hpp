@@ -12,6 +12,7 @@
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/least_cost_path.hpp>
+#include <tessera/partition/planned_mesh.hpp>
 #include <tessera/runtime/communication.hpp>
 #include <tessera/runtime/reshard.hpp>
 #include <tessera/runtime/storage.hpp>
@@ -36,7 +37,14 @@ inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
 inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
-  Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), from.mesh(), from.sharding(), to);
+  AxisCuts cuts = from.sharding().cuts;
+  const bool common = cuts.add(to.cuts) && can_cut(from.mesh(), cuts);
+  // Sub-axes of which neither make up the others: what is cut in one way is gathered first, and the rest moves nothing.
+  const PlannedMesh mesh(from.mesh(), common ? cuts : from.sharding().cuts);
+  const Sharding target = common ? to : tessera::replicated(to.rank);
+  Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), mesh.refined,
+                                                  refined_sharding(from.sharding(), mesh.given, mesh.cuts),
+                                                  refined_sharding(target, mesh.given, mesh.cuts));
   for (CollectiveInfo& collective : path) {
     collective.source = Source::from(at);
     collective.why = "reshard";
@@ -46,7 +54,7 @@ inline void count_reshard(const TensorStorage& from, const Sharding& to, std::so
         for (const CollectiveInfo& collective : path) f(collective, 1);
       },
       [](const CollectiveInfo&) {});
-  for (const CollectiveInfo& collective : path) scope->add(from.mesh(), collective);
+  for (const CollectiveInfo& collective : path) scope->add(mesh.refined, collective);
 }
 
 }  // namespace detail

@@ -110,6 +110,31 @@ TEST(ShardyTest, RandomShardingsRoundTrip) {
   }
 }
 
+// What is written of sub-axes reads back as the same placement, however finely the mesh was cut.
+TEST(ShardyTest, RandomSubAxesRoundTrip) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    const Mesh any({{"x", 1 << random() % 4}, {"y", 12}, {"z", 1 + static_cast<int>(random() % 3)}});
+    tessera::AxisCuts cuts;
+    for (const auto& [axis, before] : {std::pair{0, 2}, {0, 4}, {1, 2}, {1, 3}, {1, 6}}) {
+      tessera::AxisCuts more = cuts;
+      if (random() % 2 && more.add(axis, before) && tessera::can_cut(any, more)) cuts = more;
+    }
+    const Mesh refined = tessera::refined_mesh(any, cuts);
+    ShardySharding sharding;
+    sharding.sharding = tessera_test::random_sharding(random, refined, static_cast<int>(random() % 4), true);
+    for (int axis = 0; axis < refined.rank(); ++axis)
+      if (!sharding.sharding.uses(axis) && random() % 2)
+        sharding.replicated = static_cast<std::uint16_t>(sharding.replicated | 1u << axis);
+    sharding.sharding.cuts = cuts;
+    const std::string text = tessera::shardy_text(sharding, any);
+    const ShardySharding read = parse_shardy(text, any);
+    ASSERT_EQ(tessera::shardy_text(read, any), text);
+    ASSERT_TRUE(same_placement(read.sharding, any, sharding.sharding, any)) << text;
+    ASSERT_EQ(parse_shardy(tessera::shardy_text(read, any), any), read) << text;
+  }
+}
+
 // `"x":(2)4`: of the axis x of 16 devices the part of size 4 after one of size 2.
 TEST(ShardyTest, PartsOfAxes) {
   const Mesh plain({{"x", 16}, {"y", 2}});
@@ -162,6 +187,41 @@ TEST(ShardyTest, PartsOfAxes) {
         errc::sharding_string, [&] { (void)parse_shardy(other, refined); }, other);
 }
 
+// The examples of Shardy's page on the representation of shardings, on a mesh whose axes are whole.
+TEST(ShardyTest, SubAxes) {
+  const Mesh full({{"devices", 8}}), xy({{"x", 4}, {"y", 2}});
+  const auto read = [](const char* text, const Mesh& on) {
+    const ShardySharding made = parse_shardy(text, on);
+    EXPECT_EQ(tessera::shardy_text(made, on), text);
+    EXPECT_EQ(parse_shardy(tessera::shardy_text(made, on), on), made) << text;
+    return made.sharding;
+  };
+  const tessera::Sharding tiles = read(R"(#sdy.sharding<@mesh, [{"devices":(1)4}, {"devices":(4)2}]>)", full);
+  EXPECT_TRUE(same_placement(tiles, full, resolve({"x", "y"}, xy, 2), xy));
+  EXPECT_EQ(text(tiles, full), "{devices:(1)4,devices:(4)2}");
+
+  const Mesh xyz({{"x", 2}, {"y", 8}, {"z", 2}});
+  const tessera::Sharding part = read(R"(#sdy.sharding<@mesh, [{"x"}, {"y":(2)2}]>)", xyz);
+  EXPECT_EQ(tessera::extents(shard_box({4, 8}, part, xyz, {0, 0, 0})), (tessera::Shape{2, 4}));
+  EXPECT_EQ(shard_box({4, 8}, part, xyz, {1, 3, 1}).begin, (tessera::Shape{2, 4}));  // 3 is 011: the middle bit
+  EXPECT_EQ(shard_box({4, 8}, part, xyz, {1, 5, 1}).begin, (tessera::Shape{2, 0}));
+  read(R"(#sdy.sharding<@mesh, [{"x"}, {"y":(2)2}], replicated={"y":(1)2}>)", xyz);
+  EXPECT_EQ(tessera::shardy_text(
+                parse_shardy(R"(#sdy.sharding<@mesh, [{}], replicated={"y":(4)2, "x", "y":(1)2}>)", xyz), xyz),
+            R"(#sdy.sharding<@mesh, [{}], replicated={"x", "y":(1)2, "y":(4)2}>)");
+  // Sub-axes are as large as they can be, and all of an axis is the axis.
+  EXPECT_EQ(parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)2, "y":(2)4}]>)", xyz),
+            parse_shardy(R"(#sdy.sharding<@mesh, [{"y"}]>)", xyz));
+  EXPECT_EQ(parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)2, "y":(2)2}]>)", xyz),
+            parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)4}]>)", xyz));
+  expect_error(
+      errc::spec_axis, [&] { (void)parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)4}, {"y":(2)4}]>)", xyz); }, "'y'",
+      "twice");
+  EXPECT_EQ(parse_shardy(R"(#sdy.sharding<@mesh, [{}], replicated={"y":(2)2, "x", "y":(1)2}>)", xyz),
+            parse_shardy(R"(#sdy.sharding<@mesh, [{}], replicated={"x", "y":(1)4}>)", xyz));
+  read(R"(#sdy.sharding<@mesh, [{"y":(1)2}, {}], unreduced=max{"x", "y":(4)2}>)", xyz);
+}
+
 TEST(ShardyTest, OtherTextsAreErrors) {
   for (const char* text :
        {"", "#sdy.sharding", "#sdy.sharding<@mesh>", "#sdy.sharding<mesh, []>", R"(#sdy.sharding<@mesh, [{"x"}>)",
@@ -178,9 +238,17 @@ TEST(ShardyTest, OtherTextsAreErrors) {
        {R"(#sdy.sharding<@mesh, [{"x"}, {"x"}]>)", R"(#sdy.sharding<@mesh, [{"x"}], replicated={"x"}>)"})
     expect_error(
         errc::spec_axis, [&] { (void)parse_shardy(text, mesh); }, "'x'", "twice");
+  const Mesh cut = tessera::split_axis(mesh, "y", {2, 2});
   expect_error(
-      errc::spec_axis, [] { (void)parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)2}]>)", mesh); },
-      "[shardy] part of an axis: 'y':(1)2 is not made of axes of mesh(x=2,y=4,z=2)", "ts::shardy_mesh");
+      errc::spec_axis, [&] { (void)parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)3}]>)", cut); },
+      "[shardy] part of an axis: 'y':(1)3 is not made of axes of mesh(x=2,y:(1)2=2,y:(2)2=2,z=2)", "ts::shardy_mesh");
+  for (const char* text : {R"(#sdy.sharding<@mesh, [{"y":(1)3}]>)", R"(#sdy.sharding<@mesh, [{"y":(1)1}]>)",
+                           R"(#sdy.sharding<@mesh, [{"y":(4)2}]>)"})
+    expect_error(
+        errc::not_divisible, [&] { (void)parse_shardy(text, mesh); }, "'y:(", "mesh(x=2");
+  expect_error(
+      errc::spec_axis, [] { (void)parse_shardy(R"(#sdy.sharding<@mesh, [{"y"}, {"y":(1)2}]>)", mesh); }, "'y'",
+      "twice");
   // Which is the same placement.
   const Mesh split({{"x", 2}, {"y_major", 2}, {"y_minor", 2}});
   EXPECT_EQ(device_box({8}, parse_shardy(R"(#sdy.sharding<@mesh, [{"y_major"}]>)", split).sharding, split, 2).begin,

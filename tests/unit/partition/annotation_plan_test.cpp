@@ -175,10 +175,12 @@ TEST(ExplicitAxes, ASplitDimKeepsItsAxesThroughARearrange) {
   constexpr auto split = [](auto x, auto) { return ts::rearrange<"a (h e) -> a h e">(x, ts::len<"h">(8)) * 2.0; };
   constexpr auto inner = [](auto x, auto) { return ts::rearrange<"a (h e) -> a h e">(x, ts::len<"h">(2)) * 2.0; };
   EXPECT_NO_THROW(plan(split, all_explicit, {"data", "model"}, {}));
+  EXPECT_NO_THROW(plan(inner, all_explicit, {"data", "model"}, {}));  // in parts, see below
+  constexpr auto thirds = [](auto x) { return ts::rearrange<"a (h e) -> a h e">(x, ts::len<"h">(3)) * 2.0; };
   expect_error(
       ts::errc::policy,
       [&] {
-        plan(inner, all_explicit, {"data", "model"}, {});
+        ts::plan(thirds, mesh, all_explicit, ts::abstract<float>({32, 60}, {"data", "model"}));
       },
       "a dim that is split or merged does not keep its axes");
 }
@@ -230,6 +232,29 @@ TEST(ExplicitAxes, ADimSplitByTwoAxesIsSplitIntoTwoDimsAndMergedAgain) {
       "a dim that is split is not the major one of those merged");
 }
 
+// An axis that is larger than a part of a dim is split among the parts, as in Shardy.
+TEST(ExplicitAxes, ADimSplitByOneAxisIsSplitIntoTwoDimsAndMergedAgain) {
+  constexpr ts::Mesh row({{"x", 4}});
+  constexpr ts::PlanOptions all_of_x{.explicit_axes = {"x"}};
+  constexpr auto apart = [](auto x) { return ts::split_dim<0>(x, 4) * 2.0; };
+  constexpr auto back = [](auto x) { return ts::merge_dims<0, 1>(x) * 2.0; };
+  constexpr auto both = [](auto x) { return ts::merge_dims<0, 1>(ts::split_dim<0>(x, 4) * 2.0) + x; };
+  const auto rows = ts::abstract<float>({8}, {"x"});
+  const auto grid = ts::abstract<float>({2, 4}, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)});
+  for (const ts::PlanOptions& options : {all_of_x, ts::PlanOptions{}}) {
+    EXPECT_EQ(collectives(ts::plan(apart, row, options, rows)), "{x:(1)2,x:(2)2}");
+    EXPECT_EQ(collectives(ts::plan(back, row, options, grid)), "{x}");
+    EXPECT_EQ(collectives(ts::plan(both, row, options, rows)), "{x}");
+  }
+  // What needs more than its axes is ambiguous still, and says so of the axes that were written.
+  expect_error(
+      ts::errc::policy,
+      [&] {
+        ts::plan(back, row, all_of_x, ts::abstract<float>({4, 4}, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)}));
+      },
+      "f32[4,4]{x:(1)2,x:(2)2}", "a dim that is split is not the major one of those merged");
+}
+
 struct Layer {
   Matrix up;
   constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, up)); }
@@ -266,7 +291,9 @@ bool agrees(const ts::Plan& plan, const ts::ProgramView& program, const std::vec
   }
   const ts::Growable<ts::HostNumber> numbers(arguments.size());
   const auto found = ts::infer_shapes(program, shapes.data(), numbers.data());
-  const auto rules = ts::explicit_shardings(program, plan.mesh, found, shardings, axes)[0];
+  const ts::PlannedMesh planned(plan.given_mesh, plan.cuts);
+  ts::detail::CutSearch search(program, planned, shardings);
+  const auto rules = ts::explicit_shardings(program, planned, found, shardings, axes, search)[0];
   const auto lies = [&](const ts::PlanValue& value) { return !rules.change(value.node, value.sharding); };
   for (const std::int32_t v : plan.main().outputs)
     if (!lies(plan.main().values[static_cast<std::size_t>(v)])) return false;

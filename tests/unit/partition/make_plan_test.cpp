@@ -254,7 +254,8 @@ TEST(MakePlan, ASplitDimPassesItsAxesToTheMajorPartWhileTheyDivide) {
     return Planned(program, mesh, {number(heads), tensor(mesh, {16, 48}, x)});
   };
   const auto result = [](const Planned& made) {
-    return ts::text(made.plan.main().values[static_cast<std::size_t>(made.plan.main().outputs[0])].sharding, mesh);
+    return ts::text(made.plan.main().values[static_cast<std::size_t>(made.plan.main().outputs[0])].sharding,
+                    made.plan.mesh);
   };
   const Planned eight = plan(8, {ts::none, "model"});
   EXPECT_EQ(result(eight), "{model,-,-}");
@@ -263,7 +264,15 @@ TEST(MakePlan, ASplitDimPassesItsAxesToTheMajorPartWhileTheyDivide) {
   const Planned full = plan(4, {ts::none, {"model", "data"}});
   EXPECT_EQ(result(full), "{model,-,data}");
   EXPECT_EQ(full.collectives(), "");
-  const Planned odd = plan(6, {ts::none, "model"});  // 6 heads over 4 devices: the rows are gathered first
+  // 6 heads over 4 devices: over two of them, and the rows of these are gathered first.
+  const Planned six = plan(6, {ts::none, "model"});
+  EXPECT_EQ(result(six), "{model:(1)2,-,-}");
+  EXPECT_EQ(six.plan.count(ts::all_gather, "model:(2)2"), 1);
+  EXPECT_EQ(six.plan.count(ts::all_gather), 1);
+  const Planned two = plan(2, {ts::none, "model"});  // and their elements over the other two
+  EXPECT_EQ(result(two), "{model:(1)2,-,model:(2)2}");
+  EXPECT_EQ(two.collectives(), "");
+  const Planned odd = plan(3, {ts::none, "model"});
   EXPECT_EQ(result(odd), "{-,-,-}");
   EXPECT_EQ(odd.plan.count(ts::all_gather), 1);
 }

@@ -1,0 +1,272 @@
+#ifndef TESSERA_MESH_SUB_AXES_HPP
+#define TESSERA_MESH_SUB_AXES_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/axis_parts.hpp>
+#include <tessera/mesh/mesh.hpp>
+
+namespace tessera {
+
+/// A sub-axis by the index of its axis: `size` devices, in an axis whose parts before it, the major ones, make up
+/// `before`. Shardy writes `"x":(before)size`. A whole axis is one, after 1.
+struct SubAxis {
+  std::uint8_t axis = 0;
+  std::int32_t before = 1, size = 1;
+  friend constexpr bool operator==(const SubAxis&, const SubAxis&) = default;
+};
+
+/// The sub-axes that the axes of a mesh are cut into, in mesh order, major first.
+using SubAxisTable = InlineVector<SubAxis, max_axes>;
+
+/// Where axes of a mesh are cut into sub-axes: at most four places in all, each after less than 8192 devices of its
+/// axis. One word, which is 0 on most meshes, and in one order: equal cuts are equal words.
+struct AxisCuts {
+  static constexpr int capacity = 4;
+  static constexpr std::int32_t max_before = (1 << 13) - 1;
+  std::uint64_t word = 0;  ///< sixteen bits a cut, ascending: the axis, from 1, above thirteen bits of `before`
+
+  constexpr bool empty() const { return word == 0; }
+  constexpr int size() const {
+    int n = 0;
+    while (n < capacity && (word >> 16 * n & 0xffff) != 0) ++n;
+    return n;
+  }
+  constexpr int axis(int i) const { return static_cast<int>(word >> (16 * i + 13) & 7) - 1; }
+  constexpr std::int32_t before(int i) const { return static_cast<std::int32_t>(word >> 16 * i & 0x1fff); }
+  /// One more cut, unless it is there. False where there is no room for it.
+  constexpr bool add(int cut_axis, std::int32_t cut_before) {
+    if (cut_before > max_before) return false;
+    const auto made = static_cast<std::uint64_t>(cut_axis + 1) << 13 | static_cast<std::uint64_t>(cut_before);
+    const int count = size();
+    int at = 0;
+    while (at < count && (word >> 16 * at & 0xffff) < made) ++at;
+    if (at < count && (word >> 16 * at & 0xffff) == made) return true;
+    if (count == capacity) return false;
+    const std::uint64_t below = (std::uint64_t{1} << 16 * at) - 1;
+    word = (word & below) | made << 16 * at | (word & ~below) << 16;
+    return true;
+  }
+  constexpr bool add(const AxisCuts& other) {
+    for (int i = 0; i < other.size(); ++i)
+      if (!add(other.axis(i), other.before(i))) return false;
+    return true;
+  }
+  friend constexpr bool operator==(const AxisCuts&, const AxisCuts&) = default;
+};
+
+/// Whether a mesh can be cut so: each cut divides the next one of its axis and the axis, and there is room for as many
+/// axes.
+constexpr bool can_cut(const Mesh& mesh, const AxisCuts& cuts) {
+  int last = 1;
+  for (int i = 0; i < cuts.size(); ++i) {
+    const int axis = cuts.axis(i), before = cuts.before(i);
+    if (i == 0 || cuts.axis(i - 1) != axis) last = 1;
+    if (axis >= mesh.rank() || before <= last || before % last != 0) return false;
+    if (before >= mesh.axis_size(axis) || mesh.axis_size(axis) % before != 0) return false;
+    last = before;
+  }
+  return mesh.rank() + cuts.size() <= max_axes;
+}
+
+/// The sub-axes of a mesh. Errors: `not_divisible` for cuts that don't divide an axis or each other; `capacity` for
+/// more sub-axes than a mesh has axes.
+constexpr SubAxisTable sub_axes(const Mesh& mesh, const AxisCuts& cuts) {
+  detail::check_axis_count(static_cast<std::size_t>(mesh.rank() + cuts.size()));
+  if (!can_cut(mesh, cuts))
+    fail(errc::not_divisible, "[sub_axis] cuts of ", mesh.text(),
+         ": sub-axes that divide neither an axis nor each other");
+  SubAxisTable made;
+  const int count = cuts.size();
+  int cut = 0;
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    std::int32_t before = 1;
+    for (; cut < count && cuts.axis(cut) == axis; ++cut) {
+      made.push_back({static_cast<std::uint8_t>(axis), before, cuts.before(cut) / before});
+      before = cuts.before(cut);
+    }
+    made.push_back({static_cast<std::uint8_t>(axis), before, mesh.axis_size(axis) / before});
+  }
+  return made;
+}
+
+/// The mesh with its axes cut: the same devices in the same order, and an axis for each sub-axis, in the order of the
+/// table. A part of an axis without a name is a part of its index, `0:(1)2`.
+constexpr Mesh refined_mesh(const Mesh& mesh, const AxisCuts& cuts) {
+  if (cuts.empty()) return mesh;
+  AxisTable axes;
+  for (const SubAxis& part : sub_axes(mesh, cuts)) {
+    const Axis& whole = mesh.axes()[part.axis];
+    if (part.size == whole.size && mesh.is_named(part.axis)) {
+      axes.push_back(whole);
+      continue;
+    }
+    const AxisPart own = axis_part(whole.name.view());
+    axes.push_back({detail::name_of_part(own.axis, std::int64_t{own.before} * part.before, part.size), part.size});
+  }
+  return Mesh(axes, mesh.order());
+}
+
+namespace detail {
+
+using SubAxisList = InlineVector<SubAxis, 3 * max_axes>;
+
+/// Sub-axes are as large as they can be: one that follows the last becomes part of it.
+constexpr void add_sub_axis(SubAxisList& list, const SubAxis& part) {
+  if (part.before > 1 && !list.empty() && list.back().axis == part.axis &&
+      std::int64_t{list.back().before} * list.back().size == part.before)
+    list.back().size *= part.size;
+  else
+    list.push_back(part);
+}
+/// The same sub-axes in mesh order: of a set, which has no order of its own.
+constexpr SubAxisList in_mesh_order(SubAxisList list) {
+  for (std::size_t i = 1; i < list.size(); ++i)
+    for (std::size_t k = i; k > 0; --k) {
+      const SubAxis a = list[k - 1], b = list[k];
+      if (a.axis < b.axis || (a.axis == b.axis && a.before <= b.before)) break;
+      list[k - 1] = b;
+      list[k] = a;
+    }
+  SubAxisList made;
+  for (const SubAxis& part : list) add_sub_axis(made, part);
+  return made;
+}
+/// The cuts that these sub-axes begin and end at. Errors: `capacity`.
+constexpr void add_cuts(const SubAxisList& list, const Mesh& mesh, AxisCuts& cuts) {
+  for (const SubAxis& part : list) {
+    const std::int64_t end = std::int64_t{part.before} * part.size;
+    bool room = part.before == 1 || cuts.add(part.axis, part.before);
+    if (end < mesh.axis_size(part.axis)) room = room && cuts.add(part.axis, static_cast<std::int32_t>(end));
+    if (!room)
+      fail(errc::capacity, "[sub_axis] cuts of ", mesh.text(), ": at most ", AxisCuts::capacity,
+           ", each after less than ", AxisCuts::max_before + 1, " devices of its axis");
+  }
+}
+/// Calls f(index) for the entries of a table that a sub-axis is made of.
+template <class F> constexpr void for_each_index(const SubAxis& part, const SubAxisTable& table, F&& f) {
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (table[i].axis == part.axis &&
+        (table[i].before == part.before ||
+         (table[i].before > part.before && table[i].before < std::int64_t{part.before} * part.size)))
+      f(static_cast<std::uint8_t>(i));
+}
+
+/// A list of axes of a mesh as they are written: parts that follow each other are one, all parts of an axis are the
+/// axis. Calls f(part) for each, of size 0 for a whole axis.
+class JoinedAxes {
+ public:
+  constexpr explicit JoinedAxes(const Mesh& mesh) : mesh_(mesh) {}
+
+  template <class F> constexpr void add(int axis, F&& f) {
+    const AxisPart part = axis_part(mesh_.axes()[static_cast<std::size_t>(axis)].name.view());
+    if (any_ && part.size > 0 && last_.size > 0 && part.axis == last_.axis &&
+        part.before == std::int64_t{last_.before} * last_.size) {
+      last_.size *= part.size;
+      return;
+    }
+    flush(f);
+    last_ = part;
+    any_ = true;
+  }
+  template <class F> constexpr void flush(F&& f) {
+    if (!any_) return;
+    if (last_.size > 0 && last_.before == 1 && last_.size == size_of(last_.axis)) last_ = {last_.axis};
+    f(last_);
+    any_ = false;
+  }
+
+ private:
+  const Mesh& mesh_;
+  AxisPart last_{};
+  bool any_ = false;
+
+  constexpr std::int64_t size_of(std::string_view axis) const {
+    std::int64_t size = 1;
+    for (const Axis& other : mesh_.axes())
+      if (const AxisPart part = axis_part(other.name.view()); part.size > 0 && part.axis == axis) size *= part.size;
+    return size;
+  }
+};
+constexpr Name name_of(const AxisPart& part) {
+  return part.size == 0 ? Name(part.axis) : name_of_part(part.axis, part.before, part.size);
+}
+}  // namespace detail
+
+/// The names of some axes of a mesh, one bit each, as messages give them: parts that make up an axis as that axis.
+constexpr InlineVector<Name, max_axes> axis_names(const Mesh& mesh, unsigned axes) {
+  InlineVector<Name, max_axes> names;
+  detail::JoinedAxes list(mesh);
+  const auto add = [&](const AxisPart& part) { names.push_back(detail::name_of(part)); };
+  for (int axis = 0; axis < mesh.rank(); ++axis)
+    if (axes >> axis & 1u) list.add(axis, add);
+  list.flush(add);
+  return names;
+}
+
+/// Axes of a mesh, by their indices.
+using AxisSet = InlineVector<std::uint8_t, max_axes>;
+
+/// The axes of a mesh that a name stands for, major first: that axis, or those that an axis or a part of one was cut
+/// into. None where the mesh has no such axes.
+constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
+  AxisSet found;
+  if (mesh.has_axis(name)) {
+    found.push_back(static_cast<std::uint8_t>(mesh.axis_index(name)));
+    return found;
+  }
+  const AxisPart wanted = axis_part(name);
+  const std::int64_t end = wanted.size == 0 ? INT64_MAX : std::int64_t{wanted.before} * wanted.size;
+  std::int64_t next = wanted.before;
+  for (bool more = true; more && next < end;) {
+    more = false;
+    for (int axis = 0; axis < mesh.rank() && !more; ++axis) {
+      const AxisPart part = axis_part(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
+      if (part.size < 2 || part.axis != wanted.axis || part.before != next) continue;
+      found.push_back(static_cast<std::uint8_t>(axis));
+      next *= part.size;
+      more = true;
+    }
+  }
+  if (wanted.size > 0 && next != end) found.clear();
+  return found;
+}
+
+/// What a name stands for that is a sub-axis of an axis of the mesh, `x:(1)2` of x; of size 0 where it is none. All
+/// sub-axes of an axis of size 1 have size 1, and split nothing, as the axis. Errors: `not_divisible` for one that does
+/// not divide its axis, or has fewer than two devices.
+constexpr SubAxis sub_axis_named(const Mesh& mesh, std::string_view name) {
+  const AxisPart part = axis_part(name);
+  if (part.size == 0 || !mesh.has_axis(part.axis)) return {0, 1, 0};
+  const int axis = mesh.axis_index(part.axis);
+  if (mesh.axis_size(axis) == 1) return {static_cast<std::uint8_t>(axis), 1, 1};
+  if (part.before < 1 || part.size < 2 || mesh.axis_size(axis) % (std::int64_t{part.before} * part.size) != 0)
+    fail(errc::not_divisible, "[sub_axis] '", name, "': a sub-axis has at least 2 devices and divides its axis, of ",
+         mesh.axis_size(axis), " in ", mesh.text());
+  return {static_cast<std::uint8_t>(axis), part.before, part.size};
+}
+
+/// The axes of the mesh cut so that a name stands for, one bit each: of an axis all of its parts. None of a sub-axis
+/// that no cuts make up. Errors: `mesh_axis` for an axis that the mesh lacks.
+constexpr unsigned axes_mask(const Mesh& given, const AxisCuts& cuts, std::string_view name) {
+  unsigned mask = 0;
+  if (given.has_axis(name)) {
+    const int whole = given.axis_index(name);
+    if (cuts.empty()) return 1u << whole;
+    const SubAxisTable table = sub_axes(given, cuts);
+    for (std::size_t i = 0; i < table.size(); ++i) mask |= table[i].axis == whole ? 1u << i : 0u;
+    return mask;
+  }
+  for (std::uint8_t axis : axes_named(refined_mesh(given, cuts), name)) mask |= 1u << axis;
+  if (mask == 0 && sub_axis_named(given, name).size == 0) (void)given.axis_index(name);  // says that there is none
+  return mask;
+}
+
+}  // namespace tessera
+
+#endif
