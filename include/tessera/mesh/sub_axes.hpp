@@ -1,5 +1,6 @@
 #ifndef TESSERA_MESH_SUB_AXES_HPP
 #define TESSERA_MESH_SUB_AXES_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -268,5 +269,7 @@ constexpr unsigned axes_mask(const Mesh& given, const AxisCuts& cuts, std::strin
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

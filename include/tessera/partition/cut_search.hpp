@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_CUT_SEARCH_HPP
 #define TESSERA_PARTITION_CUT_SEARCH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -140,5 +141,7 @@ class CutSearch {
 }  // namespace detail
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif

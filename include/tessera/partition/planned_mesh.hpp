@@ -1,5 +1,6 @@
 #ifndef TESSERA_PARTITION_PLANNED_MESH_HPP
 #define TESSERA_PARTITION_PLANNED_MESH_HPP
+#include <tessera/base/push_macros.hpp>
 
 #include <string_view>
 
@@ -39,5 +40,7 @@ constexpr Sharding given_sharding(const Sharding& refined, const Mesh& given, co
 }
 
 }  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
 
 #endif
