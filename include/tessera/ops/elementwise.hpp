@@ -42,10 +42,12 @@ constexpr bool is_fractional(Op op) {
 
 template <Op O> struct Unary {
   template <class A> struct result : A {
-    static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not || is_fractional(O),
-                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     using type = std::conditional_t<is_fractional(O), element_t<floating_type(dtype_v<typename A::type>)>,
                                     std::conditional_t<O == Op::logical_not, bool, typename A::type>>;
+    using Said = decltype([] {
+      static_assert(!std::is_same_v<typename A::type, bool> || O == Op::logical_not || is_fractional(O),
+                    "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    });
   };
   template <class A> static constexpr void convert(Value& x) {
     if constexpr (is_fractional(O)) x = build::cast(x, floating_type(x.dtype()));
@@ -57,10 +59,12 @@ template <Op O> struct Binary {
   template <class A, class B>
   static constexpr DType meets_in = is_fractional(O) ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
   template <class A, class B> struct result {
-    static_assert(meets_in<A, B> != DType::bool_ || (O != Op::sub && O != Op::pow),
-                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     using type = std::conditional_t<build::is_predicate(O), bool, element_t<meets_in<A, B>>>;
     static constexpr int rank = Promote<A, B>::rank;
+    using Said = decltype([] {
+      static_assert(meets_in<A, B> != DType::bool_ || (O != Op::sub && O != Op::pow),
+                    "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    });
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {
     x = convert_operand<A>(x, meets_in<A, B>);
@@ -77,8 +81,10 @@ struct MulTag : detail::Binary<Op::mul> {};
 struct DivTag : detail::Binary<Op::div> {};
 struct TruncateDivTag : detail::Binary<Op::div> {
   template <class A, class B> struct result : detail::Promote<A, B> {
-    static_assert(is_integer(detail::Promote<A, B>::dtype),
-                  "tessera: truncate_div is of integers; floating tensors divide by /");
+    using Said = decltype([] {
+      static_assert(is_integer(detail::Promote<A, B>::dtype),
+                    "tessera: truncate_div is of integers; floating tensors divide by /");
+    });
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {
     x = detail::convert_operand<A>(x, detail::Promote<A, B>::dtype);
@@ -183,9 +189,11 @@ namespace detail {
 
 struct SelectTag {
   template <class C, class A, class B> struct result {
-    static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
+    using Said = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
+    });
   };
   template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
     yes = convert_operand<A>(yes, Promote<A, B>::dtype);
