@@ -1,5 +1,5 @@
 // expect: an abstract argument has one leaf for each tensor, Dim and Scalar of its type
-// lines: 40
+// lines: 6
 #include <tessera/ops/ops.hpp>
 #include <tessera/partition/static_plan.hpp>
 

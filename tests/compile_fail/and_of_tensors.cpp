@@ -1,5 +1,4 @@
 // expect first: && of tensors is ts::logical_and\(x, y\)
-// lines: 34
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

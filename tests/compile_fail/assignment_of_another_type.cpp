@@ -1,5 +1,4 @@
 // expect: this expression has another element type than the tensor it is assigned to; cast it
-// lines: 25
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

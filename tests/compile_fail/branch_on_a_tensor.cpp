@@ -1,5 +1,4 @@
 // expect first: if, .* and ! can.t use a tensor, whose values are not known .*; use ts::select\(condition, yes, no\)
-// lines: 34
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

@@ -1,5 +1,4 @@
 // expect: static assertion failed
-// lines: 40
 #include <tessera/ops/ops.hpp>
 #include <tessera/partition/static_plan.hpp>
 

@@ -1,5 +1,4 @@
 // expect: 'Element
-// lines: 20
 #include <string>
 
 #include <tessera/base/dtype.hpp>

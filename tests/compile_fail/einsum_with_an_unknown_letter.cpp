@@ -1,5 +1,5 @@
 // expect: an einsum reads .*one letter a dim, each at most once an operand
-// lines: 35
+// lines: 6
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

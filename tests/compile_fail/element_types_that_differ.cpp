@@ -1,5 +1,4 @@
 // expect: the operands of matmul have one element type
-// lines: 25
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

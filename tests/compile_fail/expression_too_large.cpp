@@ -1,5 +1,4 @@
 // expect: this expression has grown too large to be a type; trace it with ts::compile
-// lines: 35
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,4 @@
 // expect first: a traced function must not capture anything; pass what it needs as arguments
-// lines: 30
 #include <tessera/tensor/compile.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,4 @@
 // expect first: the traced function returns nothing; it lacks a return
-// lines: 20
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

@@ -1,5 +1,5 @@
-// expect first: this function can.t be traced; .* that is not constexpr, write constexpr before that function
-// lines: 48
+// expect first: the traced function calls a function that is not constexpr; write constexpr before the one that the
+// lines: 6
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

@@ -1,5 +1,4 @@
 // expect first: a number .* given to a traced function, is a ts::Dim where it is a size and a ts::Scalar otherwise
-// lines: 30
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

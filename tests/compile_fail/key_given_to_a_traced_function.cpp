@@ -1,5 +1,4 @@
 // expect first: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar
-// lines: 30
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/tensor/key.hpp>

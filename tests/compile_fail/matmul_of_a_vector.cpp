@@ -1,5 +1,4 @@
 // expect: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum
-// lines: 64
 #include <tessera/graph/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

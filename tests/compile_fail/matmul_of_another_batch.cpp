@@ -1,5 +1,4 @@
 // expect: matmul takes a matrix, or batches of equal rank, as its second operand
-// lines: 25
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,4 @@
 // expect first: a model is a plain struct of tensors, .*, and a field instead of a base class
-// lines: 30
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

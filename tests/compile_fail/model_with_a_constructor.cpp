@@ -1,5 +1,4 @@
 // expect first: a model is a plain struct of .*: without constructors, private fields, virtual functions and base
-// lines: 30
 #include <tessera/graph/trace.hpp>
 #include <tessera/ops/reduction.hpp>
 

@@ -1,4 +1,5 @@
 // expect: fail_large
+// lines: 7
 #include <tessera/ops/ops.hpp>
 #include <tessera/partition/static_plan.hpp>
 

@@ -1,4 +1,5 @@
 // expect: no match(ing function|ing constructor)
+// lines: 8
 #include <tessera/mesh/partition_spec.hpp>
 
 namespace ts = tessera;

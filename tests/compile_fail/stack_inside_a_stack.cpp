@@ -1,5 +1,4 @@
-// expect: the layers of a Stack have no Stack inside, and take none as an argument
-// lines: 105
+// expect first: the layers of a Stack have no Stack inside, and take none as an argument
 #include <array>
 
 #include <tessera/graph/value_and_grad.hpp>

@@ -1,5 +1,4 @@
 // expect: a layer of a Stack returns one tensor, which the next layer is given
-// lines: 57
 #include <tessera/graph/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

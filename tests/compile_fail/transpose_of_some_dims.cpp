@@ -1,5 +1,5 @@
 // expect: transpose names every dim of the tensor once
-// lines: 25
+// lines: 6
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,4 @@
-// expect: with_sharding_names_an_axis_that_the_mesh_lacks.*"modle".*15
-// lines: 24
+// expect: with_sharding_names_an_axis_that_the_mesh_lacks.*"modle".*14
 #include <tessera/ops/constraint.hpp>
 #include <tessera/partition/static_plan.hpp>
 

@@ -23,16 +23,21 @@ struct LessEqualTag;
 struct GreaterTag;
 struct GreaterEqualTag;
 
+namespace detail {
+template <class T> constexpr auto no_branch() {
+  static_assert(std::is_void_v<T>,
+                "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
+                "use ts::select(condition, yes, no), and ts::logical_not for !");
+  return true;
+}
+}  // namespace detail
+
 /// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
 /// There is no ==: equality of elements is ts::equal.
 template <class Self> struct Operators {
-  /// A traced function has no values yet that an `if` could ask for.
-  constexpr explicit operator bool() const {
-    static_assert(std::is_void_v<Self>,
-                  "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
-                  "use ts::select(condition, yes, no), and ts::logical_not for !");
-    return false;
-  }
+  /// A traced function has no values yet that an `if` could ask for. Said in the noexcept, which compilers look at
+  /// where the operator is used, and not first when it runs.
+  constexpr explicit operator bool() const noexcept(detail::no_branch<Self>()) { return false; }
   template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
     return call<AddTag>(a.source, a.value, b);
   }
@@ -67,6 +72,38 @@ template <class Self> struct Operators {
     static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
     return call<LessTag>(a.source, a.value, a.value);
   }
+  // What would else be told by a list of all operators there are.
+  template <class B> friend constexpr auto operator==(const Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: == of tensors, element by element, is ts::equal(x, y)");
+    return call<LessTag>(Source{}, x, x);
+  }
+  template <class B> friend constexpr auto operator!=(const Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: != of tensors, element by element, is ts::not_equal(x, y)");
+    return call<LessTag>(Source{}, x, x);
+  }
+  template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x + y");
+    return x;
+  }
+  template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x - y");
+    return x;
+  }
+  template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x * y");
+    return x;
+  }
+  template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x / y");
+    return x;
+  }
+  template <class I> constexpr const auto& operator[](const I&) const {
+    static_assert(std::is_void_v<I>,
+                  "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
+                  "ts::gather(x, indices); elements are not assigned, ts::select(condition, x, y) "
+                  "makes a new tensor");
+    return static_cast<const Self&>(*this);
+  }
   template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
     return call<LessTag>(a.source, a.value, b);
   }
@@ -89,6 +126,12 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
 
   constexpr Sym() = default;
   constexpr explicit Sym(Value v) : value(v) {}
+  template <class S = Sym> constexpr auto shape() const {
+    static_assert(std::is_void_v<S>,
+                  "tessera: sizes are not known while a function is traced; a dim of a tensor in it is "
+                  "ts::extent<0>(x), a ts::Dim to compute with");
+    return rank;
+  }
 };
 
 namespace detail {
@@ -139,9 +182,9 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
   for (std::size_t i = 0; i < N; ++i) {
     if (operands[i].rank() == 0) continue;
     if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
-      fail(errc::structure,
-           "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
-           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+      return operands[0].refuse(
+          errc::structure, "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
+                           "rank in each; to run layers one after the other, call the Stack: layers(x)");
     rank = ranks[i];
   }
 }
@@ -235,18 +278,34 @@ template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T,
     return own.module != nullptr ? own : trace_of(pack.tail);
 }
 
+namespace detail {
+/// A value in an outline of a trace.
+constexpr Value outlined(const Value& context, DType dtype, int rank) {
+  ++context.module->operations;
+  const Graph& graph = context.module->graph(context.graph);
+  for (int id = graph.size() - 1; id >= 0; --id)  // adding a node takes ten times the steps
+    if (graph[id].value == -1 && graph[id].op == Op::argument && graph[id].rank == rank && graph[id].dtype == dtype)
+      return context.with(id);
+  return context.make({.op = Op::argument, .dtype = dtype, .rank = static_cast<std::uint8_t>(rank), .value = -1}, {});
+}
+}  // namespace detail
+
 /// The node of an operand in the trace that `context` belongs to.
 template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
     return x.value.at(context.source);
   } else if constexpr (StoredOperand<X>) {
-    if (!x.traced())
-      fail(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced function; "
-                              "pass it as an argument");
-    if (x.placeholder().graph < 0)
-      fail(errc::unsupported,
-           "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
-           "makes it one");
+    if (!x.traced()) {
+      context.refuse(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced "
+                                        "function; pass it as an argument");
+      return detail::outlined(context, dtype_v<typename X::element>, X::rank);
+    }
+    if (x.placeholder().graph < 0) {
+      context.refuse(errc::unsupported,
+                     "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
+                     "makes it one");
+      return detail::outlined(context, dtype_v<typename X::element>, X::rank);
+    }
     return x.placeholder().at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
     return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
@@ -286,6 +345,9 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
     context.source = source;
+    if (context.module->outline)
+      return Sym<typename Result::type, Result::rank>(
+          detail::outlined(context, dtype_v<typename Result::type>, Result::rank));
     return Sym<typename Result::type, Result::rank>(
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {

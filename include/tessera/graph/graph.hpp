@@ -5,8 +5,10 @@
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 #include <vector>
 
+#include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/narrow.hpp>
 #include <tessera/graph/row.hpp>
@@ -85,10 +87,19 @@ class Graph {
   }
 };
 
+/// What an operation said of operands that it does not take, and the line of its call.
+struct Refusal {
+  const char* text = nullptr;
+  std::uint32_t line = 0;
+};
+
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   std::vector<Graph> graphs = std::vector<Graph>(1);
   Growable<PartitionSpec> specs;  ///< of the constraint nodes
+  Refusal refusal{};              ///< the first
+  bool outline = false;           ///< operations are counted, and give values of their types: whether a function runs
+  int operations = 0;             ///< of an outline
 
   constexpr Graph& main() { return graphs[0]; }
   constexpr const Graph& main() const { return graphs[0]; }
@@ -96,6 +107,13 @@ struct Module {
   constexpr int add_graph() {
     graphs.emplace_back();
     return static_cast<int>(graphs.size()) - 1;
+  }
+  /// An operation does not take its operands. In the compiler the trace goes on as an outline, and ends with this
+  /// message: ended here, it would come with a list of all the calls that led here.
+  constexpr void refuse(errc id, const char* text, Source at = {}) {
+    if (!std::is_constant_evaluated()) fail(id, text);
+    if (refusal.text == nullptr) refusal = {text, at.line};
+    outline = true;
   }
   constexpr int add_spec(const PartitionSpec& spec) {
     for (std::size_t i = 0; i < specs.size(); ++i)

@@ -63,14 +63,19 @@ template <class T> constexpr bool has_array() {
 inline constexpr int max_fields = 16;
 
 /// Why a type can't be a part of a model.
-enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields };
+enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields, nested };
+
+/// Whether T has a Stack inside.
+template <class T> struct HoldsStack;
 
 /// Of T itself, whatever its fields are.
 template <class T> constexpr ModelFault own_fault() {
   if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
     return ModelFault::constant;
-  else if constexpr (is_leaf_v<T> || is_stack_v<T> || is_tuple_v<T> || is_array_v<T>)
+  else if constexpr (is_leaf_v<T> || is_tuple_v<T> || is_array_v<T>)
     return ModelFault::none;
+  else if constexpr (is_stack_v<T>)
+    return HoldsStack<typename T::block>::value ? ModelFault::nested : ModelFault::none;
   else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
     return ModelFault::number;
   else if constexpr (std::is_same_v<T, Key>)
@@ -95,29 +100,38 @@ template <class T> constexpr ModelFault own_fault() {
     return ModelFault::none;
 }
 
-/// Says what is wrong with T, once. Nothing is read from it: clang takes no constant from a class that has failed.
+/// Says what is wrong with T, once; void is right. In a lambda: of a class of which an assertion
+/// failed clang takes no constant, and says a second error of what does.
 template <class T> struct ExplainPart {
-  static constexpr ModelFault fault = own_fault<T>();
-  static_assert(fault != ModelFault::number,
-                "tessera: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a "
-                "ts::Scalar otherwise; a number that never changes can be a template parameter");
-  static_assert(fault != ModelFault::key,
-                "tessera: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar, "
-                "such as the number of the step, and use it as the key of ts::dropout");
-  static_assert(fault != ModelFault::container,
-                "tessera: a model can't hold this container or string; use std::array for a fixed number of parts and "
-                "ts::Stack for layers of one kind");
-  static_assert(fault != ModelFault::pointer,
-                "tessera: a model holds its parts by value; use a field instead of a pointer or an optional");
-  static_assert(fault != ModelFault::not_plain,
-                "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
-                "constructors, private fields, virtual functions and base classes; write a function that makes it "
-                "instead of a constructor, and a field instead of a base class");
-  static_assert(fault != ModelFault::constant, "tessera: the fields of a model are neither references nor const");
-  static_assert(fault != ModelFault::array, "tessera: an array in a model is a std::array, not a built-in array");
-  static_assert(fault != ModelFault::too_many_fields,
-                "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+  template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
+  using Said = decltype([] {
+    static_assert(!is<ModelFault::number>,
+                  "tessera: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a "
+                  "ts::Scalar otherwise; a number that never changes can be a template parameter");
+    static_assert(!is<ModelFault::key>,
+                  "tessera: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar, "
+                  "such as the number of the step, and use it as the key of ts::dropout");
+    static_assert(
+        !is<ModelFault::container>,
+        "tessera: a model can't hold this container or string; use std::array for a fixed number of parts and "
+        "ts::Stack for layers of one kind");
+    static_assert(!is<ModelFault::pointer>,
+                  "tessera: a model holds its parts by value; use a field instead of a pointer or an optional");
+    static_assert(!is<ModelFault::not_plain>,
+                  "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
+                  "constructors, private fields, virtual functions and base classes; write a function that makes it "
+                  "instead of a constructor, and a field instead of a base class");
+    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model are neither references nor const");
+    static_assert(!is<ModelFault::array>, "tessera: an array in a model is a std::array, not a built-in array");
+    static_assert(!is<ModelFault::too_many_fields>,
+                  "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
+    static_assert(!is<ModelFault::nested>,
+                  "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a std::array of "
+                  "blocks can be inside");
+  });
 };
+
+template <> struct ExplainPart<void> {};
 
 /// Returns f(fields...) of a plain struct.
 template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
@@ -188,6 +202,12 @@ template <class T, std::size_t Size> struct PartsOf<std::array<T, Size>> {
   using type = TypeList<T>;
 };
 
+template <class List> struct AnyHoldsStack;
+template <class... Parts>
+struct AnyHoldsStack<TypeList<Parts...>> : std::bool_constant<(HoldsStack<Parts>::value || ...)> {};
+template <class T> struct HoldsStack : AnyHoldsStack<typename PartsOf<T>::type> {};
+template <class Block> struct HoldsStack<Stack<Block>> : std::true_type {};
+
 template <class T> struct FaultyPart;
 template <class List> struct FirstFaulty {
   using type = void;
@@ -207,13 +227,6 @@ struct FaultyPart : std::conditional_t<own_fault<T>() == ModelFault::none, First
 /// base class: its fields are all that it is.
 template <class T>
 concept Model = std::is_void_v<typename detail::FaultyPart<T>::type>;
-
-namespace detail {
-/// Says why a T is no Model, if it is none.
-template <class T> constexpr auto explain_model() {
-  if constexpr (!Model<T>) (void)sizeof(ExplainPart<typename FaultyPart<T>::type>);
-}
-}  // namespace detail
 
 }  // namespace tessera
 

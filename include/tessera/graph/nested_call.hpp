@@ -64,7 +64,8 @@ template <class F, class... Args> constexpr auto call_in_trace(const Args&... ar
     if constexpr (!TraceableFunction<F>) {
       (void)sizeof(ExplainFunction<F>);
       return NoResult{};
-    } else if constexpr (std::is_same_v<typename decltype(returned_type<F, Given...>())::type, NoResult>) {
+    } else if constexpr (!ResultOf<decltype(std::declval<Callable<true, F, sizeof...(Given)>>()(
+                             std::declval<Given&>()...))>::valid) {
       return NoResult{};  // the compiler has said why
     } else {
       return settle(std::apply([](auto&... x) { return F{}(x...); }, list));

@@ -50,10 +50,11 @@ template <ProgramSize Room> struct FrozenProgram {
   ProgramSize used{1, 0, 0, 0, 0};
   int argument_count = 0;   ///< leaves of the arguments, used or not
   bool simplified = false;  ///< what this was made from
+  Refusal refusal{};
 
   constexpr FrozenProgram() = default;
   constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
-      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified) {
+      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
     if (!used.fits(Room)) return;
     int node = 0, operand = 0, output = 0;
     for (int g = 0; g < used.graphs; ++g) {

@@ -48,8 +48,9 @@ struct BindArguments {
       else
         outer = leaf.placeholder();
       if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
-        fail(errc::structure, "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
-                              "layers was replaced by a tensor without layers");
+        module->refuse(errc::structure,
+                       "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
+                       "layers was replaced by a tensor without layers");
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -61,8 +62,8 @@ struct BindArguments {
       // Numbers of the program are sources: the body has nodes of its own for them.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        fail(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
-                                "compute it in the block");
+        module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
+                                          "compute it in the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }
@@ -72,26 +73,17 @@ struct BindArguments {
 };
 
 /// What a layer made of x, as a value of the type of x.
-template <SymOperand X, class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
-  static_assert(TensorOperand<Result>, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
   if constexpr (TensorOperand<Result>) {
-    constexpr bool same_type = std::is_same_v<typename Result::element, typename X::element>;
-    constexpr bool same_rank = Result::rank == X::rank;
-    static_assert(same_type,
-                  "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
-                  "could not take; ts::cast the result");
-    static_assert(same_rank,
-                  "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
-                  "take; for a constant, ts::full_like");
-    if constexpr (same_type && same_rank) {
-      const Value value = lower(x, result);
-      if (!build::same_static_shape(value.node(), x.node()))
-        fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: of the two, one has a dim of "
-                                   "static extent 1, as keepdims makes it, where the other has none");
-      return value;
-    }
+    const Value value = lower(x, result);
+    if (!build::same_static_shape(value.node(), x.node()))
+      value.refuse(errc::shape_mismatch,
+                   "[stack] a layer returns the shape that it is given: of the two, one has a dim "
+                   "of static extent 1, as keepdims makes it, where the other has none");
+    return value;
+  } else {
+    return x;  // the compiler has said what is wrong
   }
-  return x;
 }
 
 /// A traced call: one repeat node, whose body is the block.
@@ -121,7 +113,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
   bind.sliced = false;
   std::tuple<Extra...> captured(extra...);
   std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const Value result = returned_by_a_layer<X>(
+  const Value result = returned_by_a_layer(
       carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
   module->graph(body).outputs.push_back(result.id);
 
@@ -138,19 +130,38 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 template <class Block>
 template <class X, class... Extra>
 constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  constexpr bool nested = detail::BlockLeaves::of<Block>().stack || (detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(TensorOperand<X>,
-                "tessera: a Stack carries one tensor from layer to layer, its first argument; further arguments are "
-                "the same for every layer");
-  static_assert(!LocalOperand<X>,
-                "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
-  static_assert(!nested,
-                "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a std::array of "
-                "blocks can be inside");
-  if constexpr (TensorOperand<X> && !LocalOperand<X> && !nested)
-    return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
-  else
+  constexpr bool is_tensor = TensorOperand<X>, is_outside = !LocalOperand<X>;
+  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(is_tensor, "tessera: a Stack carries one tensor from layer to layer, its first argument; further "
+                           "arguments are the same for every layer");
+  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
+  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
+                         "std::array of blocks can be inside");
+  if constexpr (is_tensor && is_outside && is_flat) {
+    // Asked here, and not where a layer is run, so that what is wrong in one is said with few lines around it.
+    using Carried = decltype(detail::as_sym(x));
+    using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
+    constexpr bool is_one = TensorOperand<Result>;
+    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+    if constexpr (is_one) {
+      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
+      constexpr bool same_rank = Result::rank == Carried::rank;
+      static_assert(same_type,
+                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
+                    "could not take; ts::cast the result");
+      static_assert(same_rank,
+                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
+                    "take; for a constant, ts::full_like");
+      if constexpr (same_type && same_rank)
+        return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
+      else
+        return detail::as_sym(x);
+    } else {
+      return detail::as_sym(x);
+    }
+  } else {
     return x;
+  }
 }
 
 }  // namespace tessera

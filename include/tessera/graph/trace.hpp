@@ -11,9 +11,9 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/graph/program.hpp>
-#include <tessera/graph/settle.hpp>
 #include <tessera/graph/simplify.hpp>
 #include <tessera/graph/stack.hpp>
+#include <tessera/graph/trace_types.hpp>
 
 namespace tessera {
 
@@ -44,7 +44,7 @@ struct BindProgram {
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
   template <class S> constexpr void enter_stack(S& stack) {
-    if (in_stack) fail(errc::unsupported, "[stack] nesting: a Stack inside a Stack");
+    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack inside a Stack");
     stack.layers().resize(1);
     in_stack = true;
   }
@@ -63,11 +63,13 @@ struct CollectOutputs {
     else
       value = leaf.placeholder();
     if (value.module == nullptr)
-      fail(errc::empty_tensor, "[trace] result: a leaf of the result was not computed by the traced function");
+      return module->refuse(errc::empty_tensor,
+                            "[trace] result: a leaf of the result was not computed by the traced function");
     if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
       if (value.rank() != Leaf::rank + layer_dims)
-        fail(errc::structure, "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
-                              "layers in a Stack");
+        module->refuse(errc::structure,
+                       "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
+                       "layers in a Stack");
     module->main().outputs.push_back(value.id);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
@@ -78,113 +80,28 @@ struct CollectOutputs {
 /// Most nodes of a program whose passes share evaluations: compilers bound the work of one.
 inline constexpr int small_program = 256;
 
-/// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// A result as the caller sees it.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Says why a function can't be traced by its type, once wherever it is used.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
-                          "lambda: [](const auto&... x) { return f(x...); }");
-  static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
-  static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
-};
-
-/// What a trace that can't be made gives. It converts to anything, so that the first message is the only one.
-struct NoResult {
-  template <class T> operator T() const;
-};
-
-/// The result of a function, as it returns it.
-template <class F, class... Args> constexpr auto returned_type() {
-  if constexpr (requires { F{}(std::declval<Args&>()...); }) {
-    using Returned = decltype(F{}(std::declval<Args&>()...));
-    static_assert(!std::is_void_v<Returned>, "tessera: the traced function returns nothing; it lacks a return");
-    if constexpr (std::is_void_v<Returned>)
-      return std::type_identity<NoResult>{};
-    else {
-      using Settled = decltype(settle(std::declval<Returned>()));
-      explain_model<Settled>();
-      return std::type_identity<Settled>{};
-    }
-  } else {
-    static_assert(sizeof...(Args) > 99,
-                  "tessera: the traced function does not take as many arguments as it is given here, or takes other "
-                  "types; after an error in the function itself, this is only what follows from it");
-    return std::type_identity<NoResult>{};
-  }
-}
-
-/// The types of a trace.
-template <class F, class... Args> struct TraceTypes {
-  using arguments = std::tuple<typename TracedArgument<Args>::type...>;
-  using traced_result = typename decltype(returned_type<F, typename TracedArgument<Args>::type...>())::type;
-  static constexpr bool valid = !std::is_same_v<traced_result, NoResult> && Model<traced_result>;
-  using result = std::conditional_t<valid, typename FinalResult<traced_result>::type, NoResult>;
-};
-struct NoTypes {
-  using result = NoResult;
-  static constexpr bool valid = false;
-};
-template <class F, class... Args> constexpr auto trace_types() {
-  if constexpr (TraceableFunction<F> && (Model<typename TracedArgument<Args>::type> && ...)) {
-    return std::type_identity<TraceTypes<F, Args...>>{};
-  } else {
-    (void)sizeof(ExplainFunction<F>);
-    (explain_model<typename TracedArgument<Args>::type>(), ...);
-    return std::type_identity<NoTypes>{};
-  }
-}
-
 }  // namespace detail
 
 /// How a function is traced for arguments of these types.
 template <class F, class... Args> struct Trace {
-  using types = typename decltype(detail::trace_types<F, Args...>())::type;
-  /// Whether it can be made at all; if not, the compiler has said why.
-  static constexpr bool valid = types::valid;
-  using result = typename types::result;
+  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
 
-  /// The program as it is recorded, and how many leaves the arguments have.
-  static constexpr std::pair<Module, int> record() {
+  /// The program as it is recorded, and how many leaves the arguments have. Of an outline, see Module.
+  static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
+  template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
     std::pair<Module, int> made;
-    typename types::arguments list{};
+    made.first.outline = outline;
+    arguments list{};
     detail::BindProgram bind{&made.first};
     for_each_leaf(list, bind);
     made.second = bind.next;
-    auto out = [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return detail::settle(F{}(std::get<I>(list)...));
-    }(std::index_sequence_for<Args...>());
+    auto out = detail::settle(F{}(std::get<I>(list)...));
     detail::CollectOutputs collect{&made.first};
     for_each_leaf(out, collect);
     return made;
   }
+  /// How many operations the function calls.
+  static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
   static constexpr std::pair<Module, int> trace() {
     std::pair<Module, int> made = record();
     simplify(made.first);
@@ -193,13 +110,22 @@ template <class F, class... Args> struct Trace {
   /// The same as a constant. A program of many nodes is simplified by an evaluation of its own.
   template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
     std::pair<Module, int> made = record();
-    const bool small = made.first.main().size() <= detail::small_program;
+    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
     if (small) simplify(made.first);
     return FrozenProgram<Room>(made.first, made.second, small);
   }
 };
 
 namespace detail {
+
+/// Says what to do about an evaluation that ran out of steps.
+template <bool Ended> struct ExplainSteps {
+  using Said = decltype([] {
+    static_assert(Ended, "tessera: this program has more operations than the compiler evaluates by default; write "
+                         "repeated layers as a ts::Stack, or give clang -fconstexpr-steps=8388608 and g++ "
+                         "-fconstexpr-ops-limit=268435456");
+  });
+};
 
 /// What a first evaluation has room for: enough for most programs.
 inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
@@ -229,6 +155,8 @@ template <class T> constexpr const auto& simplified_trace() {
   if constexpr (whole.simplified) {
     return whole;
   } else {
+    (void)sizeof(
+        ExplainSteps<requires { typename Constant<simplified_program<T, whole.used, whole.used>.used.nodes>; }>);
     constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
     if constexpr (size.fits(whole.used))
       return simplified_program<T, whole.used, whole.used>;
@@ -240,41 +168,129 @@ template <class T> constexpr const auto& simplified_trace() {
 /// Whether a trace comes to an end. A call can be tried: of a variable whose evaluation fails, compilers say so at
 /// once.
 template <class T>
-concept Traceable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+/// Whether an outline of it does.
+template <class T>
+concept Outlined = requires { typename Constant<T::outline()>; };
+/// Whether it is a program: no operation refused its operands.
+template <class T>
+concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
 
-/// In place of a program that there is none of: what would follow from that is left out.
-struct NoProgram {
-  static constexpr FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> frozen{};
-};
 template <class T> struct TracedProgram {
   static constexpr const auto& roomy = simplified_trace<T>();
   static constexpr FrozenProgram<roomy.used> frozen{roomy};
 };
-/// Says what to do about a function that can't be traced, then why it can't, in the compiler's words.
-template <class T> struct WhatToDo {
-  static_assert(std::is_void_v<T>, "tessera: this function can't be traced; the next error says why. Where it names a "
-                                   "function that is not constexpr, write constexpr before that function; where it "
-                                   "says that steps or operations ran out, write repeated layers as a ts::Stack, or "
-                                   "give clang -fconstexpr-steps=8388608 and g++ -fconstexpr-ops-limit=268435456");
+/// In place of a program that there is none of: what would follow from that is left out.
+template <class T, bool Models> struct NoProgram {
+  static constexpr auto frozen = [] {
+    FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
+    if constexpr (Models) {
+      Module module;
+      BindProgram bind{&module};
+      typename T::arguments list{};
+      for_each_leaf(list, bind);
+      none.argument_count = bind.next;
+    }
+    return none;
+  }();
 };
-template <class T> struct Reason {
-  static_assert(T::template freeze<first_room>().used.graphs > 0);
-};
-template <class T> struct UntraceableProgram : WhatToDo<T>, Reason<T>, NoProgram {};
-template <class T> constexpr auto program_of() {
-  if constexpr (!T::valid)
-    return std::type_identity<NoProgram>{};
+
+/// What keeps a function from being traced.
+enum class TraceFault { none, types, refusal, length, call, operation };
+
+/// Fewer calls of operations than these are never too many.
+inline constexpr int few_operations = 128;
+
+template <class T, bool Valid> constexpr TraceFault fault_of() {
+  if constexpr (!Valid)
+    return TraceFault::types;
   else if constexpr (Traceable<T>)
-    return std::type_identity<TracedProgram<T>>{};
+    return TraceFault::none;
+  else if constexpr (Recordable<T>)
+    return TraceFault::refusal;
+  else if constexpr (!Outlined<T>)
+    return TraceFault::call;
   else
-    return std::type_identity<UntraceableProgram<T>>{};
+    return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
 }
+/// The rule that an operation gave, in rows that end between words, and its line. Compilers show a template argument;
+/// clang of an array 36 characters.
+template <std::size_t Rows> struct Rule {
+  char rows[Rows + 1][37]{};
+  std::uint32_t line = 0;
+};
+/// The size of the first row, with the space behind it.
+constexpr std::size_t row_size(std::string_view text) {
+  return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
+}
+template <class T, TraceFault Fault> constexpr auto rule_of() {
+  if constexpr (Fault == TraceFault::refusal) {
+    constexpr Refusal refusal = recorded<T, first_room>.refusal;
+    constexpr std::string_view text = refusal.text;
+    constexpr std::size_t count = [](std::string_view rest) {
+      std::size_t rows = 0;
+      for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
+      return rows;
+    }(text);
+    Rule<count - 1> rule;
+    rule.line = refusal.line;
+    std::string_view rest = text;
+    for (auto& row : rule.rows) {
+      for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
+      rest.remove_prefix(row_size(rest));
+    }
+    return rule;
+  } else {
+    return Rule<0>{};
+  }
+}
+template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
 
 }  // namespace detail
 
 /// The program that a function is, for arguments of these types: traced once, by the compiler.
-template <class F, class... Args> struct Traced : Trace<F, Args...> {
-  using Program = typename decltype(detail::program_of<Trace<F, Args...>>())::type;
+///
+/// Compilers list what they were instantiating when something turned out to be wrong. What is said of a function is
+/// said from here, not from types of its own, so that the list is short; in a lambda, because clang gives up a class of
+/// which an assertion failed.
+template <class F, class... Args> struct Traced {
+  using Recorded = Trace<F, Args...>;
+  static constexpr bool takes =
+      detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
+  using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
+                                                         sizeof(detail::ExplainArgument<Args>))>;
+  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
+      std::declval<typename detail::TracedArgument<Args>::type&>()...));
+  // In a function with an error clang finds an int, and an error here the second time.
+  static constexpr bool sound = requires {
+    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
+        std::declval<typename detail::TracedArgument<Args>::type&>()...);
+  };
+  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
+  /// Whether it can be made at all; if not, the compiler has said why.
+  static constexpr bool valid = Result::valid;
+  using result = typename Result::type;
+
+  static constexpr detail::TraceFault fault = detail::fault_of<Recorded, valid>();
+  using ExplainedTrace = decltype([] {
+    using enum detail::TraceFault;
+    constexpr bool is_constexpr = fault != call, is_known = fault != operation;
+    static_assert(detail::is_kept<detail::rule_of<Recorded, fault>()>,
+                  "tessera: an operation of the traced function does not take what it is given; the rule stands in "
+                  "quotes, and the line of the call after it");
+    (void)sizeof(detail::ExplainSteps<fault != length>);
+    static_assert(is_constexpr,
+                  "tessera: the traced function calls a function that is not constexpr; write constexpr before the "
+                  "one that the next error names. Where that is about a limit of steps, write repeated layers as a "
+                  "ts::Stack; after an error in the function itself, this only follows from it");
+    static_assert(is_known, "tessera: the traced function uses what the compiler can't evaluate, which the next error "
+                            "names; tensors from outside are passed as arguments");
+    if constexpr (fault == call || fault == operation)
+      static_assert(Recorded::record(fault == call, std::index_sequence_for<Args...>()).second >= 0);
+  });
+
+  using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
+                                     detail::NoProgram<Recorded, takes>>;
   static constexpr const auto& frozen = Program::frozen;
   static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};

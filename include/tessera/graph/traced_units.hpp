@@ -44,10 +44,12 @@ inline constexpr FrozenGroups<Traced::graphs[G].size> graph_groups{
 
 template <class Traced, std::size_t G> constexpr Units units_of_graph() {
   constexpr const GraphView& graph = Traced::graphs[G];
-  if constexpr (graph.size <= small_program)
+  if constexpr (graph.size <= small_program) {
     return group_units(graph);
-  else
+  } else {
+    (void)sizeof(ExplainSteps<requires { typename Constant<graph_groups<Traced, G>.count>; }>);
     return write_units(graph, graph_groups<Traced, G>.view());
+  }
 }
 
 }  // namespace detail
@@ -61,6 +63,7 @@ template <class Traced> struct TracedUnits {
     (made.add(static_cast<int>(G), detail::units_of_graph<Traced, G>()), ...);
     return made;
   }(Graphs());
+  static_assert(sizeof(detail::ExplainSteps<requires { typename detail::Constant<roomy.kernel_count>; }>) > 0);
   static constexpr FrozenUnits<roomy.used()> units{roomy, Traced::graphs.data()};
   static constexpr auto views = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<UnitsView, sizeof...(G)>{units.graph(static_cast<int>(G))...};

@@ -25,6 +25,7 @@ struct Value {
   constexpr DType dtype() const { return node().dtype; }
   constexpr bool is_unit(int dim) const { return (node().unit >> dim & 1) != 0; }
   constexpr Value at(Source where) const { return {module, graph, id, where}; }
+  constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
   constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {
     return make(made, operands.begin(), static_cast<int>(operands.size()));
@@ -104,7 +105,12 @@ constexpr void check_number(NumberRule rule, DType type, double number, Source s
 constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   const Node& from = x.node();
   if (from.op == Op::constant) {
-    check_number(rule, type, from.value, x.source);
+    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
+                                         ? "[dropout] rate: it is not between 0 and 1"
+                                         : "[number] range: it is no value of the element type");
+    else
+      check_number(rule, type, from.value, x.source);
     return x.number(from.value, type);
   }
   Labels labels{};

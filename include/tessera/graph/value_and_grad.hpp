@@ -85,7 +85,8 @@ template <class F> constexpr auto value_and_grad(F f) {
                   "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
     if constexpr (Loss::rank == 0)  // otherwise all has been said
       if (loss.value.rank() != 0)
-        fail(errc::structure, "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");
+        loss.value.refuse(errc::structure,
+                          "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);

@@ -13,11 +13,13 @@ namespace detail {
 
 template <bool Causal> struct AttentionTag {
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
-    static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
-                  "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-    static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
-                      std::is_same_v<typename Q::type, typename V::type>,
-                  "tessera: queries, keys and values of attention have one floating element type");
+    using Said = decltype([] {
+      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+                        std::is_same_v<typename Q::type, typename V::type>,
+                    "tessera: queries, keys and values of attention have one floating element type");
+    });
   };
   static constexpr Value emit(Value context, Value q, Value k, Value v) {
     q = q.at(context.source);
@@ -25,9 +27,9 @@ template <bool Causal> struct AttentionTag {
     return emit(context, q, k, v, build::unary(Op::rsqrt, width));
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
-    if (q.rank() != 4) fail(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     q = q.at(context.source);
-    check_static_dims(q.node(), k.node(), v.node());
+    if (q.rank() != 4) q.refuse(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
+    check_static_dims(q, k.node(), v.node());
     // Of bf16, logarithms and gradients are floats, as the scale is.
     const DType wide = computed_as(q.dtype());
     scale = build::cast(scale, wide);
@@ -53,11 +55,13 @@ template <bool Causal> struct AttentionTag {
   }
 
  private:
-  static constexpr void check_static_dims(const Node& q, const Node& k, const Node& v) {
+  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
+    const Node& q = context.node();
     const unsigned shared = 1u << 0 | 1u << 2;
     if (((q.unit ^ k.unit) & (shared | 1u << 3)) != 0 || ((k.unit ^ v.unit) & (shared | 1u << 1)) != 0)
-      fail(errc::unsupported, "[attention] dims of static extent 1: queries, keys and values have them alike; "
-                              "nothing is broadcast");
+      context.refuse(errc::unsupported,
+                     "[attention] dims of static extent 1: queries, keys and values have them alike; "
+                     "nothing is broadcast");
   }
 };
 

@@ -14,7 +14,7 @@ namespace detail {
 /// The spec of a value of this rank, for its node, in the table of the trace.
 constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
   if (static_cast<int>(spec.entries.size()) > rank)
-    fail(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
+    context.refuse(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
   PartitionSpec whole = spec;
   for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
   return context.module->add_spec(whole);
@@ -40,7 +40,7 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout 
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
     if (own > 127 || made.index() > 127)
-      fail(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
+      value.refuse(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
     made.labels[1] = static_cast<std::int8_t>(own);
   }
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
@@ -86,7 +86,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
     fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!build::same_static_shape(a.node(), b.node()))
-    fail(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
   const auto alike = [&](const Value& of, const Value& other) {
     return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .unit = of.node().unit},
                    {of.id, other.id});

@@ -30,12 +30,14 @@ namespace detail {
 
 template <int N> struct ConvTag {
   template <class X, class W, class... Options> struct result : X {
-    static_assert(
-        X::rank == N + 2 && W::rank == N + 2,
-        "tessera: a convolution takes [batch, spatial..., in-features] and weights [spatial..., in-features of "
-        "a group, out-features]");
-    static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                  "tessera: operand and weights of a convolution have one floating element type");
+    using Said = decltype([] {
+      static_assert(
+          X::rank == N + 2 && W::rank == N + 2,
+          "tessera: a convolution takes [batch, spatial..., in-features] and weights [spatial..., in-features of "
+          "a group, out-features]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: operand and weights of a convolution have one floating element type");
+    });
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};

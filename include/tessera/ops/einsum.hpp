@@ -70,13 +70,16 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
                 "every letter of the result in an operand");
   template <class A, class B> struct result {
-    static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
-    static_assert(B::rank == text.rank_b, "tessera: the second operand of einsum has another rank than the text says");
-    static_assert(std::is_same_v<typename A::type, typename B::type>,
-                  "tessera: the operands of einsum have one element type");
-    static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
+    using Said = decltype([] {
+      static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
+      static_assert(B::rank == text.rank_b,
+                    "tessera: the second operand of einsum has another rank than the text says");
+      static_assert(std::is_same_v<typename A::type, typename B::type>,
+                    "tessera: the operands of einsum have one element type");
+      static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
+    });
   };
   static constexpr Value emit(Value context, Value a, Value b) {
     return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels, P), a.dtype());
@@ -85,13 +88,6 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
 
 template <class Out = void, Precision P = Precision::full> struct MatmulTag {
   template <class A, class B> struct result {
-    static_assert(A::rank >= 2 && B::rank >= 2,
-                  "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
-    static_assert(B::rank <= 2 || A::rank == B::rank,
-                  "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see ts::einsum");
-    static_assert(std::is_same_v<typename A::type, typename B::type>,
-                  "tessera: the operands of matmul have one element type");
-    static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
@@ -99,7 +95,6 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
     EinsumLabels labels{};
     for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
     const int rank = a.rank();
-    if (rank < 2 || b.rank() < 2 || b.rank() > rank) return a;  // the assertions on the types have said so
     for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
     const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
     for (int d = 0; d < b.rank() - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
@@ -110,6 +105,20 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
     return rounded_product<Out>(build::einsum(a.at(context.source), b, labels, P), a.dtype());
   }
 };
+
+template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
+  constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
+  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
+  static_assert(matrices, "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
+  static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
+                         "ts::einsum");
+  static_assert(alike, "tessera: the operands of matmul have one element type");
+  static_assert(splits, "tessera: a precision can be chosen for products of float");
+  if constexpr (matrices && batches && alike && splits)
+    return call<MatmulTag<Out, P>>(source, a, b);
+  else
+    return a;
+}
 
 }  // namespace detail
 
@@ -133,15 +142,15 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
 
 /// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::MatmulTag<>>(Source::from(at), a, b);
+  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
 template <Element Out, TensorOperand A, TensorOperand B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::MatmulTag<Out>>(Source::from(at), a, b);
+  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
 }
 template <Precision P, TensorOperand A, TensorOperand B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::MatmulTag<void, P>>(Source::from(at), a, b);
+  return detail::matmul_of<void, P>(Source::from(at), a, b);
 }
 
 }  // namespace tessera

@@ -57,7 +57,8 @@ template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
-    static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors");
+    using Said =
+        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors"); });
   };
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
@@ -70,11 +71,13 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
 };
 
 template <class X, class... Parameters> struct NormResult : X {
-  static_assert(floating_v<X> && X::rank >= 1,
-                "tessera: a norm takes float, double or bf16 tensors with at least one dim");
   template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
-  static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-                "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
+  using Said = decltype([] {
+    static_assert(floating_v<X> && X::rank >= 1,
+                  "tessera: a norm takes float, double or bf16 tensors with at least one dim");
+    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                  "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
+  });
 };
 
 struct LayerNormTag {
@@ -108,13 +111,15 @@ struct RmsNormTag {
 
 template <int Rank> struct CrossEntropyTag {
   template <class Logits, class Targets> struct result {
-    static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
-    static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                  "tessera: the targets of cross_entropy are an integer tensor of class indices");
-    static_assert(Targets::rank == Logits::rank - 1,
-                  "tessera: the targets of cross_entropy have the dims of the logits but the last");
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
+    using Said = decltype([] {
+      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
+      static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
+                    "tessera: the targets of cross_entropy are an integer tensor of class indices");
+      static_assert(Targets::rank == Logits::rank - 1,
+                    "tessera: the targets of cross_entropy have the dims of the logits but the last");
+    });
   };
   // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
   static constexpr Value emit(Value context, Value logits, Value targets) {
@@ -132,10 +137,12 @@ template <int Rank> struct CrossEntropyTag {
 
 template <int Rank> struct MseTag {
   template <class X, class Y> struct result {
-    static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                  "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
     using type = loss_t<X>;
     static constexpr int rank = 0;
+    using Said = decltype([] {
+      static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
+                    "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
+    });
   };
   static constexpr Value emit(Value context, Value x, Value y) {
     const DType type = computed_as(x.dtype());

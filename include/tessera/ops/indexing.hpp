@@ -10,13 +10,15 @@ namespace detail {
 
 struct GatherTag {
   template <class Table, class Indices> struct result {
-    static_assert(
-        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-        "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-    static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
-    static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    });
   };
   static constexpr Value emit(Value context, Value table, Value indices) {
     const int lead = indices.rank();

@@ -231,6 +231,8 @@ template <class Tag, class... Operands> struct LocalCall {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
       context.source = source;
+      if (context.module->outline)
+        return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
       const auto emit = [&](auto... values) {
         Emission<Expr<Tag, Operands...>>::convert(values.value...);
         return LocalRule<Tag>::emit(Region::text, context, all, values...);

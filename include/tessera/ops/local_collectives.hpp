@@ -53,16 +53,13 @@ constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
 template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
   return {x.value.at(Source::from(at)), X::varying, X::rank};
 }
-[[noreturn]] inline void fail_collective_over_an_axis_along_which_devices_hold_equal_values() {
-  fail(errc::structure, "[shard_map] collective: over an axis along which devices hold equal values; if that is meant, "
-                        "say ts::pvary<\"axis\">(x)");
-}
 /// Axes over which a collective over those in Mask needs the values of all devices. Where types don't tell what varies,
 /// others stay as they are.
 template <unsigned Mask, class X> constexpr unsigned wanted_over(const X& x) {
   if constexpr (X::region::structs) {
     if ((Mask & ~extending({x.value, X::varying, X::rank})) != 0)
-      fail_collective_over_an_axis_along_which_devices_hold_equal_values();
+      x.value.refuse(errc::structure, "[shard_map] collective: over an axis along which devices hold equal values; if "
+                                      "that is meant, say ts::pvary<\"axis\">(x)");
     return Mask;
   } else {
     return X::varying;

@@ -52,13 +52,11 @@ constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
   return build::insert_units(x.value, units, leads + rank);
 }
 
-[[noreturn]] inline void fail_value_differs_over_an_axis_that_its_spec_does_not_name() {
-  fail(errc::structure,
-       "[shard_map] result: it differs between the devices of an axis that its out spec does not name");
-}
 /// x with leading dims for axes in `kept` alone. Over the others it has to be equal.
 constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
-  if ((extending(x) & ~kept) != 0) fail_value_differs_over_an_axis_that_its_spec_does_not_name();
+  if ((extending(x) & ~kept) != 0)
+    x.value.refuse(errc::structure, "[shard_map] result: it differs between the devices of an axis that its out spec "
+                                    "does not name; reduce it with ts::psum, ts::pmean or ts::pmax");
   unsigned units = 0;
   for (int axis = 0, at = 0; axis < ShardMapText::max_names; ++axis) {
     if ((x.varying >> axis & 1u) == 0) continue;
@@ -127,7 +125,7 @@ constexpr Value placed(const ShardMapText& text, const Value& x, const Partition
   const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
   const int about = x.module->add_spec(axes) + 1;
   if (own > 127 || of_cotangent > 127 || about > 127)
-    fail(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
+    x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
   made.value = own;
   made.labels[0] = static_cast<std::int8_t>(cotangent ? CotangentLayout::own_spec : CotangentLayout::alike);
   made.labels[1] = static_cast<std::int8_t>(of_cotangent);

@@ -36,8 +36,10 @@ template <class A> inline constexpr bool draws_v = is_floating_v<typename A::typ
 
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
-    static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-    static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    using Said = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
@@ -57,9 +59,11 @@ template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
 
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
-    static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-    static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                  "tessera: the rate and the key of dropout are numbers or ts::Scalars");
+    using Said = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
+      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
+                    "tessera: the rate and the key of dropout are numbers or ts::Scalars");
+    });
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);

@@ -136,7 +136,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
 }
 
 constexpr void require_unit(Value x, int dim, const char* message) {
-  if (!x.is_unit(dim)) fail(errc::shape_mismatch, message);
+  if (!x.is_unit(dim)) x.refuse(errc::shape_mismatch, message);
 }
 
 template <FixedString Text, FixedString... Names> struct RearrangeTag {
@@ -149,9 +149,11 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static_assert(determined || !text.valid, "tessera: a split dim needs a ts::len for all of its parts but one");
 
   template <class A, class... Sizes> struct result {
-    static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
+    using Said = decltype([] {
+      static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
+    });
   };
   static constexpr Value emit(Value context, Value x, auto... given) {
     x = x.at(context.source);
@@ -168,11 +170,13 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
 template <int... Order> struct TransposeTag {
   static constexpr int count = sizeof...(Order);
   template <class A> struct result {
-    static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
-    static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
-                  "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
     using type = typename A::type;
     static constexpr int rank = A::rank;
+    using Said = decltype([] {
+      static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
+      static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
+                    "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
+    });
   };
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
@@ -229,9 +233,10 @@ template <int Rank, int D> struct SqueezeTag {
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     const int dim = D + x.rank() - Rank;
+    x = x.at(context.source);
     require_unit(x, dim,
                  "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
-    return build::drop_units(x.at(context.source), 1u << dim);
+    return build::drop_units(x, 1u << dim);
   }
 };
 

@@ -32,7 +32,10 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
     using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0, "tessera: a reduction names a dim twice");
+    using Said = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a reduction names a dim twice");
+    });
   };
   template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
 

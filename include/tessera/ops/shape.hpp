@@ -47,12 +47,14 @@ template <int Rank, int Dim, class T> struct IotaTag {
 struct BroadcastTag {
   template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
   template <class A, class B> struct result {
-    static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
-    static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
-                      !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
-                  "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
     using type = typename std::conditional_t<fills<A, B>, B, A>::type;
     static constexpr int rank = B::rank;
+    using Said = decltype([] {
+      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+      static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
+                        !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
+                    "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
+    });
   };
   template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
     if constexpr (fills<A, B>) x = convert_operand<A>(x, like.dtype());
@@ -61,7 +63,8 @@ struct BroadcastTag {
     const int lead = like.rank() - x.rank();
     for (int d = 0; d < x.rank(); ++d)
       if (lead + d >= 0 && like.is_unit(lead + d) && !x.is_unit(d))
-        fail(errc::shape_mismatch, "[broadcast_like] dims: a dim that extends would be spread over one of extent 1");
+        context.refuse(errc::shape_mismatch,
+                       "[broadcast_like] dims: a dim that extends would be spread over one of extent 1");
     return build::broadcast(x.at(context.source), like);
   }
 };

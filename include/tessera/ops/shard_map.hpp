@@ -26,8 +26,10 @@ constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x
 /// The shard of an argument: axes of its spec are split off its dims, to the front, behind those of a shard_map around.
 constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
   const int rank = x.rank, leads = bit_count(x.varying);
-  if (x.value.rank() != rank + leads)
-    fail(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
+  if (x.value.rank() != rank + leads) {
+    x.value.refuse(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
+    return outlined(x.value, x.value.dtype(), rank + bit_count(x.varying | spec.mask));
+  }
   const Value whole = placed(text, x.value, with_leads(text, x, spec));
   LocalFactors made;
   int own[max_rank]{}, device[ShardMapText::max_names]{};

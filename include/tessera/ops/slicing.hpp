@@ -18,9 +18,11 @@ template <int Rank, int D> struct SliceTag {
 
 template <int Rank, int D> struct ConcatTag {
   template <class A, class... Rest> struct result : A {
-    static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
-    static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
-                  "tessera: the operands of concat have one element type");
+    using Said = decltype([] {
+      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
+      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
+                    "tessera: the operands of concat have one element type");
+    });
   };
   static constexpr Value emit(Value context, auto... parts) { return concat({parts...}, context.source); }
 
@@ -39,8 +41,9 @@ template <int Rank, int D> struct ConcatTag {
     made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
     for (const Value& part : parts)
       if ((part.node().unit & ~(1u << dim)) != made.unit)
-        fail(errc::shape_mismatch, "[concat] dims: an operand has static extent 1 where another extends; "
-                                   "broadcast it first");
+        first.at(source).refuse(errc::shape_mismatch,
+                                "[concat] dims: an operand has static extent 1 where another extends; "
+                                "broadcast it first");
     return first.at(source).make(made, operands, count);
   }
 };

@@ -23,17 +23,19 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
 
 template <int Rank, int D> struct TakeAlongTag {
   template <class A, class Indices> struct result : A {
-    static_assert(
-        std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-        "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-    static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
+    });
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
     const int dim = D + x.rank() - Rank;
     if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
-      fail(errc::shape_mismatch,
-           "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
-           "it first");
+      context.refuse(errc::shape_mismatch,
+                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
+                     "it first");
     return build::take_along(x.at(context.source), dim, indices);
   }
 };

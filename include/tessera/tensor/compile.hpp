@@ -40,18 +40,28 @@ template <class F> class Compiled {
   /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
   /// not been compiled: it is differentiated and fused with what is around it, under the options of the outermost.
   template <class... Args> constexpr auto operator()(Args&&... args) const {
-    if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
+    if constexpr (!(Model<detail::argument_t<Args>> && ...)) {
+      // Said here, where the list of what was being instantiated is shortest.
+      (void)(sizeof(detail::ExplainPart<typename detail::FaultyPart<detail::argument_t<Args>>::type>) + ...);
+      return detail::NoResult{};
+    } else if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
       return (*this)(as_scalar(std::forward<Args>(args))...);
     } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
-    } else if constexpr (!traced<Args...>::valid) {
-      return detail::NoResult{};  // the compiler has said why
     } else {
-      // Traces run in the compiler alone: a call that runs pays nothing for this.
-      if (std::is_constant_evaluated())
-        if ((detail::holds_placeholders(args) || ...))
-          return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
-      return run(std::forward<Args>(args)...);
+      // As in Traced, but here compilers list less around what is wrong in the function.
+      using Returned [[maybe_unused]] =
+          decltype(std::declval<detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>>()(
+              std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...));
+      if constexpr (!traced<Args...>::valid) {
+        return detail::NoResult{};  // the compiler has said why
+      } else {
+        // Traces run in the compiler alone: a call that runs pays nothing for this.
+        if (std::is_constant_evaluated())
+          if ((detail::holds_placeholders(args) || ...))
+            return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
+        return run(std::forward<Args>(args)...);
+      }
     }
   }
 
@@ -191,8 +201,9 @@ template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, 
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);
 }
-template <class F> constexpr Compiled<F> compile(F f, Here at = Here::current()) {
-  return compile(f, PlanOptions{}, at);
+template <class F> constexpr Compiled<F> compile(F, Here at = Here::current()) {
+  (void)sizeof(detail::ExplainFunction<F>);
+  return Compiled<F>(Source::from(at), PlanOptions{});
 }
 
 }  // namespace tessera

@@ -277,6 +277,12 @@ template <ExprOperand E> std::string to_string(const E& expression, const PrintO
 template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
 }
+template <SymOperand X> std::ostream& operator<<(std::ostream& out, const X&) {
+  static_assert(std::is_void_v<X>,
+                "tessera: a value of a traced function is not known while it is traced, and can't be "
+                "printed; return it, and print what the call gives");
+  return out;
+}
 template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& expression) {
   return out << to_string(expression);
 }

@@ -142,8 +142,10 @@ struct DivTag : detail::Binary<ops::DivOp> {};
 struct NegTag : detail::Unary<ops::NegOp> {};
 struct TruncateDivTag : detail::Binary<ops::DivOp> {
   template <class A, class B> struct result : detail::Promote<A, B> {
-    static_assert(is_integer(detail::Promote<A, B>::dtype),
-                  "tessera: truncate_div is of integers; floating tensors divide by /");
+    using Said = decltype([] {
+      static_assert(is_integer(detail::Promote<A, B>::dtype),
+                    "tessera: truncate_div is of integers; floating tensors divide by /");
+    });
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {
     x = detail::convert_operand<A>(x, detail::Promote<A, B>::dtype);

@@ -154,8 +154,10 @@ template <class Typed> constexpr Value convert_operand(Value x, DType type) {
 template <class Operation> struct Unary {
   static constexpr const OpRow& row = ops::row_v<Operation>;
   template <class A> struct result : A {
-    static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
-                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using Said = decltype([] {
+      static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
+                    "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    });
     using type = std::conditional_t<row.fractional, element_t<floating_type(dtype_v<typename A::type>)>,
                                     std::conditional_t<row.predicate, bool, typename A::type>>;
   };
@@ -173,8 +175,10 @@ template <class Operation> struct Binary {
   template <class A, class B>
   static constexpr DType meets_in = row.fractional ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
   template <class A, class B> struct result {
-    static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
-                  "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    using Said = decltype([] {
+      static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
+                    "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    });
     using type = std::conditional_t<row.predicate, bool, element_t<meets_in<A, B>>>;
     static constexpr int rank = Promote<A, B>::rank;
   };

@@ -56,7 +56,9 @@ namespace detail {
 
 struct SelectTag {
   template <class C, class A, class B> struct result {
-    static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
+    using Said = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
+    });
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
   };

@@ -1,0 +1,17 @@
+// expect first: a part of a tensor is ts::slice
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct FirstRow {
+  constexpr auto operator()(const auto& x) const {
+#ifdef TESSERA_TWIN
+    return ts::slice<0>(x, 0, 1);
+#else
+    return x[0];
+#endif
+  }
+};
+constexpr auto program = ts::Traced<FirstRow, Matrix>::program();

@@ -1,0 +1,24 @@
+// expect first: a model can't hold this container or string; use std::array .* and ts::Stack for layers of one kind
+#include <vector>
+
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/reduction.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct Block {
+  Matrix w;
+  constexpr auto operator()(const auto& x) const { return x * w; }
+};
+struct Model {
+#ifdef TESSERA_TWIN
+  ts::Stack<Block> blocks;
+#else
+  std::vector<Block> blocks;
+#endif
+};
+struct Apply {
+  constexpr auto operator()(const auto& model, const auto& x) const { return model.blocks(x); }
+};
+constexpr auto program = ts::Traced<Apply, Model, Matrix>::program();

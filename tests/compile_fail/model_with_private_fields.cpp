@@ -1,0 +1,20 @@
+// expect first: a model is a plain struct of .*: without constructors, private fields, virtual functions and base
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/reduction.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+class Model {
+#ifdef TESSERA_TWIN
+ public:
+#endif
+  Matrix w;
+
+ public:
+  constexpr auto operator()(const auto& x) const { return x * w; }
+};
+struct Apply {
+  constexpr auto operator()(const auto& model, const auto& x) const { return model(x); }
+};
+constexpr auto program = ts::Traced<Apply, Model, Matrix>::program();

@@ -1,0 +1,22 @@
+// expect first: calls a function that is not constexpr; write constexpr before the one that the next error names
+// lines: 6
+#include <tessera/graph/trace.hpp>
+#include <tessera/ops/reduction.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct Model {
+  Matrix w;
+#ifdef TESSERA_TWIN
+  constexpr
+#endif
+      auto
+      operator()(const auto& x) const {
+    return x * w;
+  }
+};
+struct Apply {
+  constexpr auto operator()(const auto& model, const auto& x) const { return model(x); }
+};
+constexpr auto program = ts::Traced<Apply, Model, Matrix>::program();
