@@ -67,23 +67,35 @@ void naive(const ContractionShape& shape, const T* a, const T* b, double* out, b
       out[at] = 0;
     });
   // All labels in use, as one loop nest of up to 24 loops.
-  std::vector<std::int64_t> index(shape.extents.size(), 0);
-  std::vector<bool> used(shape.extents.size(), false);
-  for (const Labels* labels : {&shape.a, &shape.b, &shape.out})
-    for (std::int8_t label : *labels) used[static_cast<std::size_t>(label)] = true;
-  for (std::size_t l = 0; l < used.size(); ++l)
-    if (used[l] && shape.extents[l] == 0) return;
-  const auto offset = [&](const Labels& labels, const Strides& strides) {
-    std::int64_t at = 0;
-    for (std::size_t d = 0; d < labels.size(); ++d) at += index[static_cast<std::size_t>(labels[d])] * strides[d];
-    return at;
+  struct Loop {
+    std::int64_t extent, a, b, out, index;
   };
-  for (;;) {
-    out[offset(shape.out, shape.out_strides)] += alpha * static_cast<double>(a[offset(shape.a, shape.a_strides)]) *
-                                                 static_cast<double>(b[offset(shape.b, shape.b_strides)]);
-    std::size_t l = 0;
-    while (l < index.size() && (!used[l] || ++index[l] == shape.extents[l])) index[l++] = 0;
-    if (l == index.size()) return;
+  const auto stride_of = [](std::size_t label, const Labels& labels, const Strides& strides) {
+    std::int64_t sum = 0;
+    for (std::size_t d = 0; d < labels.size(); ++d)
+      if (static_cast<std::size_t>(labels[d]) == label) sum += strides[d];
+    return sum;
+  };
+  std::vector<Loop> loops;
+  for (std::size_t l = 0; l < shape.extents.size(); ++l) {
+    bool used = false;
+    for (const Labels* labels : {&shape.a, &shape.b, &shape.out})
+      for (std::int8_t label : *labels) used = used || static_cast<std::size_t>(label) == l;
+    if (!used) continue;
+    if (shape.extents[l] == 0) return;
+    loops.push_back({shape.extents[l], stride_of(l, shape.a, shape.a_strides), stride_of(l, shape.b, shape.b_strides),
+                     stride_of(l, shape.out, shape.out_strides), 0});
+  }
+  for (std::int64_t at_a = 0, at_b = 0, at_out = 0;;) {
+    out[at_out] += alpha * static_cast<double>(a[at_a]) * static_cast<double>(b[at_b]);
+    auto loop = loops.begin();
+    for (; loop != loops.end(); ++loop) {
+      const std::int64_t steps = ++loop->index < loop->extent ? 1 : 1 - loop->extent;
+      at_a += steps * loop->a, at_b += steps * loop->b, at_out += steps * loop->out;
+      if (steps == 1) break;
+      loop->index = 0;
+    }
+    if (loop == loops.end()) return;
   }
 }
 

@@ -1,1 +1,0 @@
-#include "loops.hpp"
