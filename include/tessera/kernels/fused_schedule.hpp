@@ -67,10 +67,10 @@ struct FusedSchedule {
   std::uint64_t writes[max_phases]{};  ///< operands that each pass writes
 };
 
-namespace detail {
-
 constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
 constexpr bool uses_c(Op op) { return row_of(op).arity > 2; }
+
+namespace detail {
 
 constexpr Step make_step(const Fused& fused, int index) {
   const Instr& instr = fused.instrs[index];
