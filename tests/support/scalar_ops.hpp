@@ -17,6 +17,7 @@ using tessera::Op;
 /// Of an operation with operands of type `from` and a result of type `to`. Whole numbers are divided towards zero, and
 /// by zero give 0.
 inline double apply(Op op, DType to, DType from, double a, double b, double c) {
+  if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return std::erf(a);
   switch (op) {
     case Op::neg:
       return -a;
@@ -34,8 +35,6 @@ inline double apply(Op op, DType to, DType from, double a, double b, double c) {
       return std::tanh(a);
     case Op::sigmoid:
       return 1 / (1 + std::exp(-a));
-    case tessera::ops::op_v<tessera::ops::ErfOp>:
-      return std::erf(a);
     case Op::relu:
       return a > 0 ? a : 0;
     case Op::gelu:

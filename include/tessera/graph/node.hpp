@@ -38,6 +38,8 @@ struct Node {
   constexpr int index() const { return static_cast<int>(value); }
 };
 
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+
 /// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
 /// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
 /// lists: over all other axes the partitioner chooses.

@@ -161,8 +161,7 @@ constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
     const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
-      result = operands[0];
+    if (result < 0 && node.op == Op::broadcast && same_static_shape(made[operands[0]], node)) result = operands[0];
     left_dead = left_dead || result >= 0;
     if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
       result = split_product(made, node, operands);

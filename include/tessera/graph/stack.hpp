@@ -76,7 +76,7 @@ struct BindArguments {
 template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
   if constexpr (TensorOperand<Result>) {
     const Value value = lower(x, result);
-    if (!build::same_static_shape(value.node(), x.node()))
+    if (!same_static_shape(value.node(), x.node()))
       value.refuse(errc::shape_mismatch,
                    "[stack] a layer returns the shape that it is given: of the two, one has a dim "
                    "of static extent 1, as keepdims makes it, where the other has none");

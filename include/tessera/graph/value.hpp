@@ -222,8 +222,6 @@ constexpr Value drop_units(Value x, unsigned dims) {
   return rearrange(x, out, f, nullptr);
 }
 
-constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
-
 /// The earliest value that has the shape of x by construction. Shapes are asked of it, so that nothing is kept alive,
 /// or computed again, for its shape alone.
 constexpr Value shape_source(Value x) {

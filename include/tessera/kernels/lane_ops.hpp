@@ -8,7 +8,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/kernels/lane_math.hpp>
-#include <tessera/ops/elementwise/operations.hpp>
+#include <tessera/ops/rows.hpp>
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {

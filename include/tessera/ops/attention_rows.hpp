@@ -7,6 +7,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/attention_form.hpp>
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -166,6 +167,35 @@ constexpr void attention_second_gradient(Gradient& r) {
   }
 }
 
+constexpr BrokenRule check_attention(const NodeCheck& c) {
+  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
+  const bool plain = node.op == Op::attention_lse;
+  const bool is_gradient = node.op == Op::attention_grad;
+  const DType type = q.dtype, wide = computed_as(type);
+  for (int i = 0; i < node.arity; ++i)
+    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+        c.x(i).dtype != (sum ? wide : type))
+      return "operands and result have one element type";
+  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+  if (!is_floating(type)) return "attention is of floating numbers";
+  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
+  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
+  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
+  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
+  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
+  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
+  if (!is_gradient)
+    return node.rank == 4 && node.unit == out ? BrokenRule{}
+                                              : "the result has the dims of the queries, and the width of the values";
+  for (int i : {3, 5})
+    if (c.x(i).rank != 4 || c.x(i).unit != out)
+      return "a result has the dims of the queries, and the width of the values";
+  if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
+  const Node& of = c.x(node.labels[1]);
+  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
+}
+
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .kind = OpKind::attention,
@@ -177,6 +207,7 @@ struct AttentionLseOp {
                                  },
                              .sharding = attention_sharding};
   static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr CheckRule check = check_attention;
 };
 
 struct AttentionOp {
@@ -193,6 +224,7 @@ struct AttentionOp {
                              .sharding = attention_sharding,
                              .joins_operand = 3};
   static constexpr GradientRule gradient = attention_gradient;
+  static constexpr CheckRule check = check_attention;
 };
 
 struct AttentionGradOp {
@@ -208,6 +240,7 @@ struct AttentionGradOp {
                              .partial = sums_over_queries,
                              .joins_alike = true};
   static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr CheckRule check = check_attention;
 };
 
 using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;

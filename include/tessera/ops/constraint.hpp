@@ -85,7 +85,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
   if (context.module == nullptr)
     fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!build::same_static_shape(a.node(), b.node()))
+  if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
   const auto alike = [&](const Value& of, const Value& other) {
     return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .unit = of.node().unit},

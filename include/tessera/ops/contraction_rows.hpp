@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -100,6 +101,34 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
+constexpr BrokenRule check_einsum(const NodeCheck& c) {
+  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
+  const EinsumLabels labels = EinsumLabels::of(node);
+  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
+  const int ranks[] = {a.rank, b.rank, node.rank};
+  for (int list = 0; list < 3; ++list)
+    for (int d = 0; d < max_rank; ++d) {
+      const int label = lists[list][d];
+      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      for (int e = 0; e < d; ++e)
+        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+    }
+  for (int d = 0; d < node.rank; ++d) {
+    bool found = false, unit = true;
+    for (int list = 0; list < 2; ++list)
+      for (int e = 0; e < ranks[list]; ++e)
+        if (lists[list][e] == labels.out[d]) {
+          found = true;
+          unit = unit && c.x(list).is_unit(e);
+        }
+    if (!found) return "a label of the result is one of an operand";
+    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
+  }
+  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+             ? BrokenRule{}
+             : "operands have one element type, and the result that of its products";
+}
+
 struct EinsumOp {
   static constexpr OpRow row{.name = "einsum",
                              .kind = OpKind::contraction,
@@ -112,6 +141,7 @@ struct EinsumOp {
     einsum_operand_gradient(r, 0);
     einsum_operand_gradient(r, 1);
   };
+  static constexpr CheckRule check = check_einsum;
 };
 
 using ContractionOperations = OperationList<EinsumOp>;

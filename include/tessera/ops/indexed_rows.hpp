@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -44,6 +45,16 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   }
 }
 
+/// `rows` are rows of `table` at the indices of operand 1.
+constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
+  const Node& index = c.x(1);
+  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
+  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
+      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
+    return "rows have the dims of the indices and of a row";
+  return {};
+}
+
 struct GatherOp {
   static constexpr OpRow row{
       .name = "gather",
@@ -61,6 +72,7 @@ struct GatherOp {
                {g.id, r.x(1).id, table.id});
     r.add(0, build::cast(sums, table.dtype()));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
 // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
@@ -78,6 +90,10 @@ struct ScatterOp {
     const Value rows = r.x(0), g = r.full_g();
     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
                     {g.id, r.x(1).id}));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    return check_rows(c, c.node(), c.x(0));
   };
 };
 

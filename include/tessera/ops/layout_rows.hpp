@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -259,6 +260,53 @@ constexpr void permute_gradient(Gradient& r) {
   r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
 }
 
+constexpr BrokenRule check_rearrange(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Factors f = Factors::of(node);
+  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
+  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  for (int p = 0; p < f.count; ++p) {
+    if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+        f.order[p] >= f.count)
+      return "parts lie in dims";
+    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
+    placed |= 1u << f.order[p];
+    factored |= 1u << f.in_dim[p];
+    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
+    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
+  }
+  if (placed != (1u << f.count) - 1) return "every part has one place in the result";
+  if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+}
+/// The dim that an operation works along is one of the rank, and the others are those of its operands.
+constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  const unsigned dim = 1u << dim_of(c.node());
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype || ((c.x(i).unit ^ c.node().unit) & ~dim) != 0)
+      return "only the extent of one dim changes";
+  return {};
+}
+constexpr BrokenRule check_slice(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) ? BrokenRule{} : "a size is a number";
+}
+constexpr BrokenRule check_pad(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) || same_static_shape(c.node(), c.x(2)) ? BrokenRule{}
+                                                             : "a pad has the shape of its third operand";
+}
+constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c, c.node().arity); }
+constexpr BrokenRule check_permute(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  for (int i = 1; i < c.node().arity; ++i)
+    if (!c.is_size(i)) return "places are numbers";
+  return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
+}
+
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
                              .kind = OpKind::layout,
@@ -268,6 +316,7 @@ struct RearrangeOp {
                              .sharding = rearrange_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = rearrange_gradient;
+  static constexpr CheckRule check = check_rearrange;
 };
 
 struct SliceOp {
@@ -283,6 +332,7 @@ struct SliceOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
+  static constexpr CheckRule check = check_slice;
 };
 
 struct PadOp {
@@ -298,6 +348,7 @@ struct PadOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
   };
+  static constexpr CheckRule check = check_pad;
 };
 
 struct ConcatOp {
@@ -310,6 +361,7 @@ struct ConcatOp {
                              .offset = concat_offset,
                              .flops = 0};
   static constexpr GradientRule gradient = concat_gradient;
+  static constexpr CheckRule check = check_concat;
 };
 
 struct PermuteOp {
@@ -321,6 +373,7 @@ struct PermuteOp {
                              .sharding = like_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
+  static constexpr CheckRule check = check_permute;
 };
 
 using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -53,6 +54,21 @@ constexpr void extreme_gradient(Gradient& r) {
   r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
 }
 
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  int rank = 0;
+  unsigned unit = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
+    ++rank;
+  }
+  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
+                                                                            : "the result has the dims that are kept";
+}
+
 struct SumOp {
   static constexpr OpRow row{.name = "sum",
                              .kind = OpKind::reduction,
@@ -66,6 +82,7 @@ struct SumOp {
     Value g = r.g();
     r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
+  static constexpr CheckRule check = check_reduction;
 };
 
 struct MaxOp {
@@ -76,6 +93,7 @@ struct MaxOp {
                              .sharding = reduction_sharding,
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
 };
 
 struct MinOp {
@@ -86,6 +104,7 @@ struct MinOp {
                              .sharding = reduction_sharding,
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
 };
 
 using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -22,6 +23,10 @@ constexpr Value cumsum(Value x, int dim, Scan scan) {
 
 namespace tessera::ops {
 
+constexpr BrokenRule check_scan(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+}
+
 // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
 struct CumsumOp {
   static constexpr OpRow row{.name = "cumsum",
@@ -35,6 +40,7 @@ struct CumsumOp {
     scan.reverse = !scan.reverse;
     r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
   };
+  static constexpr CheckRule check = check_scan;
 };
 
 using ScanOperations = OperationList<CumsumOp>;

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
 
@@ -58,12 +59,34 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
       fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
 }
 
+/// Dims other than that of the node are those of the first operands.
+constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || ((c.x(i).unit ^ c.node().unit) & ~(1u << dim_of(c.node()))) != 0)
+      return "only the extent of one dim changes";
+  return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
+}
+constexpr BrokenRule check_argsort(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
+  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
+}
+constexpr BrokenRule check_take_along(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
+  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
+}
+constexpr BrokenRule check_put_along(const NodeCheck& c) {
+  if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
+  return check_take_along(c);
+}
+
 struct ArgsortOp {
   static constexpr OpRow row{.name = "argsort",
                              .kind = OpKind::sort,
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
+  static constexpr CheckRule check = check_argsort;
 };
 
 struct TakeAlongOp {
@@ -82,6 +105,7 @@ struct TakeAlongOp {
     const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
+  static constexpr CheckRule check = check_take_along;
 };
 
 struct PutAlongOp {
@@ -95,6 +119,7 @@ struct PutAlongOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
   };
+  static constexpr CheckRule check = check_put_along;
 };
 
 using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -36,24 +37,66 @@ constexpr bool is_host_number(const Value& v) {
   return all;
 }
 
+constexpr BrokenRule check_argument(const NodeCheck& c) {
+  return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
+             ? "an argument is one of the program's"
+             : BrokenRule{};
+}
+constexpr BrokenRule check_number(const NodeCheck& c) {
+  return c.node().rank == 0 ? BrokenRule{} : "a number has rank 0";
+}
+constexpr BrokenRule check_size(const NodeCheck& c) {
+  if (c.node().rank != 0) return "a number has rank 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "a size is a 64-bit integer";
+}
+constexpr BrokenRule check_extent(const NodeCheck& c) {
+  if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
+  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is one of the operand's";
+}
+constexpr BrokenRule check_arange(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  return c.is_size(0) && c.node().rank == 1 && c.node().unit == 0 ? BrokenRule{}
+                                                                  : "as many numbers as the operand says";
+}
+constexpr BrokenRule check_iota(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
+}
+constexpr BrokenRule check_like_operand(const NodeCheck& c) {
+  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+}
+constexpr BrokenRule check_random(const NodeCheck& c) {
+  return c.x(1).rank == 0 ? check_like_operand(c) : "a key is a number";
+}
+constexpr BrokenRule check_constraint(const NodeCheck& c) {
+  return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
+}
+constexpr BrokenRule check_alike(const NodeCheck& c) {
+  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "what is alike has one shape";
+}
+
 struct ArgumentOp {
   static constexpr OpRow row{
       .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_argument;
 };
 
 struct DimOp {
   static constexpr OpRow row{
       .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_size;
 };
 
 struct ScalarOp {
   static constexpr OpRow row{
       .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_number;
 };
 
 struct ConstantOp {
   static constexpr OpRow row{
       .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_number;
 };
 
 struct ExtentOp {
@@ -64,11 +107,13 @@ struct ExtentOp {
                              .sharding = no_factors,
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_extent;
 };
 
 struct AxisSizeOp {
   static constexpr OpRow row{
       .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_size;
 };
 
 struct ArangeOp {
@@ -87,6 +132,7 @@ struct ArangeOp {
                                  },
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_arange;
 };
 
 struct IotaOp {
@@ -97,6 +143,7 @@ struct IotaOp {
                              .sharding = like_sharding,
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_iota;
 };
 
 // Operands: what to be shaped like, and the key.
@@ -108,6 +155,7 @@ struct RandomOp {
                              .sharding = like_sharding,
                              .flops = 20,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_random;
 };
 
 struct ConstraintOp {
@@ -128,6 +176,7 @@ struct ConstraintOp {
     }
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
+  static constexpr CheckRule check = check_constraint;
 };
 
 // The second operand says how the result lies, and its elements are never read.
@@ -146,6 +195,7 @@ struct AlikeOp {
                              .flops = 0,
                              .shape_only = 2};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr CheckRule check = check_alike;
 };
 
 using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, ExtentOp, AxisSizeOp, ArangeOp, IotaOp,

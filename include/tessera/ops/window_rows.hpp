@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::build {
@@ -79,6 +80,17 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
 }
 
 // Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
 struct WindowsOp {
   static constexpr OpRow row{.name = "windows",
                              .kind = OpKind::layout,
@@ -97,6 +109,7 @@ struct WindowsOp {
     const int dim = dim_of(r.node());
     r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
 };
 
 // Operands: stride, dilation and extent after the first.
@@ -123,6 +136,7 @@ struct FoldOp {
     const int dim = dim_of(r.node());
     r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
 };
 
 using WindowOperations = OperationList<WindowsOp, FoldOp>;

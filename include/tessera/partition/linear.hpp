@@ -23,7 +23,7 @@ namespace detail {
 constexpr Dependence combined(const Node& node, const OpRow& row, const Dependence* in) {
   bool any = false, all = true;
   int linear_count = 0;
-  for (int i = 0; i < node.arity; ++i) {
+  for (int i = 0; i < node.arity && i < 3; ++i) {
     if (has_operand(row.shape_only, i)) continue;
     if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
     const bool is_linear = in[i] == Dependence::linear;

@@ -9,6 +9,7 @@
 #include <tessera/base/inline.hpp>
 #include <tessera/graph/expr.hpp>
 #include <tessera/graph/gradient.hpp>
+#include <tessera/graph/node_check.hpp>
 #include <tessera/graph/value.hpp>
 #include <tessera/ops/operation.hpp>
 
@@ -53,6 +54,33 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
   }
 }
 
+/// The dims of the result are those of the operands, broadcast against each other.
+constexpr BrokenRule check_broadcast(const NodeCheck& c) {
+  const Node& node = c.node();
+  int rank = 0;
+  for (int i = 0; i < node.arity; ++i) rank = rank < c.x(i).rank ? c.x(i).rank : rank;
+  unsigned unit = 0;
+  for (int d = 0; d < rank; ++d) {
+    bool all = true;
+    for (int i = 0; i < node.arity; ++i)
+      if (const int own = d - (rank - c.x(i).rank); own >= 0 && !c.x(i).is_unit(own)) all = false;
+    if (all) unit |= 1u << d;
+  }
+  return node.rank == rank && node.unit == unit ? BrokenRule{} : "the result has the dims of its operands, broadcast";
+}
+/// Operands from `first` on have one element type, which is that of the result unless the operation compares.
+constexpr BrokenRule check_types(const NodeCheck& c, int first) {
+  if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+  const Node& node = c.node();
+  const bool predicate = row_of(node).predicate;
+  for (int i = first; i < node.arity; ++i) {
+    if (c.x(i).dtype != c.x(first).dtype) return "operands have one element type";
+    if (!predicate && c.x(i).dtype != node.dtype) return "the result has the element type of its operands";
+  }
+  return predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : BrokenRule{};
+}
+constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
+
 struct AnyElementwiseOperation {};
 
 /// What elementwise operations have unless they say something else. An operation adds its `name` and
@@ -71,6 +99,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
 

@@ -12,6 +12,9 @@ constexpr double select(double condition, double yes, double no) { return condit
 struct SelectOp : ElementwiseOperation<3> {
   static constexpr std::string_view name = "select";
   static constexpr Linearity linear = Linearity::choice;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
+  };
   static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
     return select(condition, yes, no);
   }
@@ -25,6 +28,7 @@ struct SelectOp : ElementwiseOperation<3> {
 /// Who computes with it converts between the element types.
 struct CastOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "cast";
+  static constexpr CheckRule check = check_broadcast;
   static constexpr bool folds = true, of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
@@ -42,6 +46,11 @@ struct BroadcastOp {
                              .flops = 0,
                              .shape_only = 1u << 1};
   static constexpr bool by_part = false;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
+  };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
