@@ -85,6 +85,141 @@
 #include <utility>
 #include <vector>
 
+// ---- tessera/base/error.hpp
+
+#ifndef TESSERA_BASE_ERROR_HPP
+#define TESSERA_BASE_ERROR_HPP
+
+namespace tessera {
+
+/// Stable ids of the errors that the library throws; docs/errors.md explains each.
+enum class errc : int {
+  capacity = 1,         ///< a fixed limit of the library was passed
+  mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
+  mesh_devices = 3,     ///< device ids don't fit the mesh
+  spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
+  spec_rank = 5,        ///< a spec has more entries than the tensor has dims
+  sharding_string = 6,  ///< a sharding string that can't be parsed
+  shape_mismatch = 7,   ///< operand shapes that an operation can't combine
+  rank_mismatch = 8,    ///< a rank that an operation can't take
+  dtype_mismatch = 9,   ///< an element type that an operation can't take
+  dim_range = 10,       ///< a dim or an index out of range
+  mesh_mismatch = 11,   ///< tensors of two meshes in one operation
+  not_divisible = 12,   ///< a size that must divide another and does not
+  empty_tensor = 13,    ///< a tensor that holds nothing was used
+  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
+  policy = 15,          ///< a reshard or a budget that the caller forbade
+  host_data = 16,       ///< host data whose size doesn't fit the tensor
+  file = 17,            ///< a file is missing, can't be read, or holds something else
+  option = 18,          ///< an option of a program that makes no sense
+  structure = 19,       ///< models, states or lists of layers whose structures differ
+  unsupported = 20,     ///< something the library does not do
+  annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
+  oracle = 22,          ///< a program on a mesh and on one device differ by more than rounding
+};
+
+/// What every error of the library derives from. `id()` is stable, what() is for people.
+class error : public std::runtime_error {
+ public:
+  error(errc id, const std::string& message) : std::runtime_error(message), id_(id) {}
+  errc id() const noexcept { return id_; }
+
+ private:
+  errc id_;
+};
+
+namespace detail {
+/// One piece of a message. A class of its own keeps every message out of line: one function joins them all.
+class TextPart {
+ public:
+  TextPart(std::string_view text) : text_(text) {}
+  TextPart(const char* text) : text_(text) {}
+  TextPart(const std::string& text) : text_(text) {}
+  TextPart(char c) : number_(1, c) {}
+  TextPart(long long number) : number_(std::to_string(number)) {}
+  TextPart(double number) : number_(std::to_string(number)) {}
+  template <class T>
+    requires(std::is_integral_v<T>)
+  TextPart(T number) : TextPart(static_cast<long long>(number)) {}
+  std::string_view view() const { return number_.empty() ? text_ : std::string_view(number_); }
+
+ private:
+  std::string_view text_;
+  std::string number_;
+};
+
+inline std::string join_text(std::initializer_list<TextPart> parts) {
+  std::string out;
+  for (const TextPart& part : parts) out += part.view();
+  return out;
+}
+[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
+  throw error(id, join_text(parts));
+}
+}  // namespace detail
+
+/// Joins texts and numbers into one string.
+template <class... Parts> std::string concat_text(const Parts&... parts) {
+  return detail::join_text({detail::TextPart(parts)...});
+}
+
+/// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
+/// ends the compilation at the line that holds the message.
+template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
+  detail::fail_with(id, {detail::TextPart(message)...});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/fixed_string.hpp
+
+#ifndef TESSERA_BASE_FIXED_STRING_HPP
+#define TESSERA_BASE_FIXED_STRING_HPP
+
+namespace tessera {
+
+/// A string literal as a template argument: `einsum<"bik,kj->bij">(x, w)`.
+template <std::size_t N> struct FixedString {
+  char text[N]{};
+  consteval FixedString(const char (&literal)[N]) {
+    for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
+  }
+  constexpr std::string_view view() const { return {text, N - 1}; }
+};
+
+namespace detail {
+/// Takes constants: `requires { typename Constant<f()>; }` asks whether f() is one.
+template <auto> struct Constant {};
+}  // namespace detail
+
+/// A short name held by value, for mesh axes: usable in constant expressions and as a template argument.
+struct Name {
+  static constexpr std::size_t max_length = 15;
+  char text[max_length + 1]{};
+
+  constexpr Name() = default;
+  constexpr Name(std::string_view from) {
+    if (from.size() > max_length)
+      fail(errc::capacity, "[name] length: '", from, "' has more than ", max_length, " characters");
+    for (std::size_t i = 0; i < from.size(); ++i) text[i] = from[i];
+  }
+  constexpr Name(const char* from) : Name(std::string_view(from)) {}
+
+  constexpr std::string_view view() const {
+    std::size_t n = 0;
+    while (n < max_length && text[n] != '\0') ++n;
+    return {text, n};
+  }
+  constexpr bool empty() const { return text[0] == '\0'; }
+  friend constexpr bool operator==(const Name&, const Name&) = default;
+};
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/bf16.hpp
 
 #ifndef TESSERA_BASE_BF16_HPP
@@ -289,6 +424,77 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 
 #endif
 
+// ---- tessera/base/promotion.hpp
+
+#ifndef TESSERA_BASE_PROMOTION_HPP
+#define TESSERA_BASE_PROMOTION_HPP
+
+// Which element type operands of different types are computed in. JAX's "Type promotion semantics", with 32-bit default
+// types for what has no width of its own: a plain number, a mean of integers, a quotient of integers.
+
+namespace tessera {
+
+/// A plain number has no width: it takes the type of the tensor it meets, unless that is of a lower kind.
+enum class NumberKind : std::uint8_t { integer, floating };
+
+constexpr bool is_integer(DType type) { return !is_floating(type) && type != DType::bool_; }
+
+namespace detail {
+/// The edges of JAX's lattice, upwards, as the set of types that a type may become; each holds the type itself.
+constexpr DTypeSet becomes(DType type) {
+  constexpr DTypeSet f64 = set_of(DType::f64), f32 = f64 | set_of(DType::f32), f16 = f32 | set_of(DType::f16),
+                     bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
+                     i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
+                     u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
+  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
+  return sets[static_cast<std::size_t>(type)];
+}
+constexpr int count_of(DTypeSet set) {
+  int n = 0;
+  for (unsigned left = set; left != 0; left &= left - 1) ++n;
+  return n;
+}
+}  // namespace detail
+
+/// The least type that both may become: i8 and u8 meet in i16, bf16 and f16 in f32, i64 and bf16 in bf16.
+constexpr DType promote(DType x, DType y) {
+  const unsigned both = detail::becomes(x) & detail::becomes(y);
+  for (int t = 0; t < dtype_count; ++t)
+    if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
+  return x;  // not reached: every two types have a least upper bound
+}
+
+/// The type of a tensor that meets a plain number: its own, but f32 where an integer or bool meets a floating number,
+/// and i32 where a bool meets a whole one.
+constexpr DType promote(DType x, NumberKind number) {
+  if (number == NumberKind::floating) return is_floating(x) ? x : DType::f32;
+  return x == DType::bool_ ? DType::i32 : x;
+}
+
+/// What functions are computed in that have no integer results, such as quotients, roots and means: f32 for integers
+/// and bools.
+constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32; }
+
+/// What a sum of elements gives: i32 for bools and integers of fewer bits.
+constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
+
+/// What a sum is kept in while it is partial: as it is, but sums of bf16 are f32 until they are whole.
+constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
+
+/// Whether a whole number is one of the values of an integer type.
+constexpr bool holds(DType type, double number) {
+  if (is_floating(type)) return true;
+  if (type == DType::bool_) return number == 0 || number == 1;
+  const int bits = static_cast<int>(8 * size_of(type)) - (type == DType::u8 ? 0 : 1);
+  double end = 1;
+  for (int b = 0; b < bits; ++b) end *= 2;
+  return number >= (type == DType::u8 ? 0 : -end) && number < end;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/hash.hpp
 
 #ifndef TESSERA_BASE_HASH_HPP
@@ -308,94 +514,6 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, double value) {
 constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
   for (char c : text) hash = hash_mix(hash, static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
   return hash_mix(hash, static_cast<std::uint64_t>(text.size()));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/error.hpp
-
-#ifndef TESSERA_BASE_ERROR_HPP
-#define TESSERA_BASE_ERROR_HPP
-
-namespace tessera {
-
-/// Stable ids of the errors that the library throws; docs/errors.md explains each.
-enum class errc : int {
-  capacity = 1,         ///< a fixed limit of the library was passed
-  mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
-  mesh_devices = 3,     ///< device ids don't fit the mesh
-  spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
-  spec_rank = 5,        ///< a spec has more entries than the tensor has dims
-  sharding_string = 6,  ///< a sharding string that can't be parsed
-  shape_mismatch = 7,   ///< operand shapes that an operation can't combine
-  rank_mismatch = 8,    ///< a rank that an operation can't take
-  dtype_mismatch = 9,   ///< an element type that an operation can't take
-  dim_range = 10,       ///< a dim or an index out of range
-  mesh_mismatch = 11,   ///< tensors of two meshes in one operation
-  not_divisible = 12,   ///< a size that must divide another and does not
-  empty_tensor = 13,    ///< a tensor that holds nothing was used
-  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
-  policy = 15,          ///< a reshard or a budget that the caller forbade
-  host_data = 16,       ///< host data whose size doesn't fit the tensor
-  file = 17,            ///< a file is missing, can't be read, or holds something else
-  option = 18,          ///< an option of a program that makes no sense
-  structure = 19,       ///< models, states or lists of layers whose structures differ
-  unsupported = 20,     ///< something the library does not do
-  annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
-  oracle = 22,          ///< a program on a mesh and on one device differ by more than rounding
-};
-
-/// What every error of the library derives from. `id()` is stable, what() is for people.
-class error : public std::runtime_error {
- public:
-  error(errc id, const std::string& message) : std::runtime_error(message), id_(id) {}
-  errc id() const noexcept { return id_; }
-
- private:
-  errc id_;
-};
-
-namespace detail {
-/// One piece of a message. A class of its own keeps every message out of line: one function joins them all.
-class TextPart {
- public:
-  TextPart(std::string_view text) : text_(text) {}
-  TextPart(const char* text) : text_(text) {}
-  TextPart(const std::string& text) : text_(text) {}
-  TextPart(char c) : number_(1, c) {}
-  TextPart(long long number) : number_(std::to_string(number)) {}
-  TextPart(double number) : number_(std::to_string(number)) {}
-  template <class T>
-    requires(std::is_integral_v<T>)
-  TextPart(T number) : TextPart(static_cast<long long>(number)) {}
-  std::string_view view() const { return number_.empty() ? text_ : std::string_view(number_); }
-
- private:
-  std::string_view text_;
-  std::string number_;
-};
-
-inline std::string join_text(std::initializer_list<TextPart> parts) {
-  std::string out;
-  for (const TextPart& part : parts) out += part.view();
-  return out;
-}
-[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
-  throw error(id, join_text(parts));
-}
-}  // namespace detail
-
-/// Joins texts and numbers into one string.
-template <class... Parts> std::string concat_text(const Parts&... parts) {
-  return detail::join_text({detail::TextPart(parts)...});
-}
-
-/// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
-/// ends the compilation at the line that holds the message.
-template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
-  detail::fail_with(id, {detail::TextPart(message)...});
 }
 
 }  // namespace tessera
@@ -736,6 +854,8 @@ struct Node {
   constexpr int index() const { return static_cast<int>(value); }
 };
 
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+
 /// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
 /// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
 /// lists: over all other axes the partitioner chooses.
@@ -753,159 +873,6 @@ struct GraphView {
   constexpr int operand(int id, int i) const { return operands[nodes[id].first + i]; }
   constexpr const Node& operand_node(int id, int i) const { return nodes[operand(id, i)]; }
 };
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/attention_form.hpp
-
-#ifndef TESSERA_GRAPH_ATTENTION_FORM_HPP
-#define TESSERA_GRAPH_ATTENTION_FORM_HPP
-
-namespace tessera {
-
-/// Attributes of the three attention nodes. Queries are [batch, time, heads, width], keys [batch, keys, heads, width],
-/// values [batch, keys, heads, value width]; the scale of scores is a host scalar, the last operand.
-///
-///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
-///   attention       (q, k, v, lse, scale)              exp(scores - lse) v, shaped like q but for the width
-///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of`
-///
-/// A node has one result; what shares tiles of scores runs in one unit all the same: lse with the attention that reads
-/// it, and the cotangents of one attention.
-struct AttentionForm {
-  bool causal = false;  ///< a query sees the keys up to its own position
-  std::uint8_t of = 0;  ///< of attention_grad: 0 queries, 1 keys, 2 values
-
-  static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<std::uint8_t>(node.labels[1])};
-  }
-  constexpr Labels pack() const {
-    Labels labels{};
-    labels[0] = causal ? 1 : 0;
-    labels[1] = static_cast<std::int8_t>(of);
-    return labels;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/fixed_string.hpp
-
-#ifndef TESSERA_BASE_FIXED_STRING_HPP
-#define TESSERA_BASE_FIXED_STRING_HPP
-
-namespace tessera {
-
-/// A string literal as a template argument: `einsum<"bik,kj->bij">(x, w)`.
-template <std::size_t N> struct FixedString {
-  char text[N]{};
-  consteval FixedString(const char (&literal)[N]) {
-    for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
-  }
-  constexpr std::string_view view() const { return {text, N - 1}; }
-};
-
-namespace detail {
-/// Takes constants: `requires { typename Constant<f()>; }` asks whether f() is one.
-template <auto> struct Constant {};
-}  // namespace detail
-
-/// A short name held by value, for mesh axes: usable in constant expressions and as a template argument.
-struct Name {
-  static constexpr std::size_t max_length = 15;
-  char text[max_length + 1]{};
-
-  constexpr Name() = default;
-  constexpr Name(std::string_view from) {
-    if (from.size() > max_length)
-      fail(errc::capacity, "[name] length: '", from, "' has more than ", max_length, " characters");
-    for (std::size_t i = 0; i < from.size(); ++i) text[i] = from[i];
-  }
-  constexpr Name(const char* from) : Name(std::string_view(from)) {}
-
-  constexpr std::string_view view() const {
-    std::size_t n = 0;
-    while (n < max_length && text[n] != '\0') ++n;
-    return {text, n};
-  }
-  constexpr bool empty() const { return text[0] == '\0'; }
-  friend constexpr bool operator==(const Name&, const Name&) = default;
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/promotion.hpp
-
-#ifndef TESSERA_BASE_PROMOTION_HPP
-#define TESSERA_BASE_PROMOTION_HPP
-
-// Which element type operands of different types are computed in. JAX's "Type promotion semantics", with 32-bit default
-// types for what has no width of its own: a plain number, a mean of integers, a quotient of integers.
-
-namespace tessera {
-
-/// A plain number has no width: it takes the type of the tensor it meets, unless that is of a lower kind.
-enum class NumberKind : std::uint8_t { integer, floating };
-
-constexpr bool is_integer(DType type) { return !is_floating(type) && type != DType::bool_; }
-
-namespace detail {
-/// The edges of JAX's lattice, upwards, as the set of types that a type may become; each holds the type itself.
-constexpr DTypeSet becomes(DType type) {
-  constexpr DTypeSet f64 = set_of(DType::f64), f32 = f64 | set_of(DType::f32), f16 = f32 | set_of(DType::f16),
-                     bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
-                     i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
-                     u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
-  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
-  return sets[static_cast<std::size_t>(type)];
-}
-constexpr int count_of(DTypeSet set) {
-  int n = 0;
-  for (unsigned left = set; left != 0; left &= left - 1) ++n;
-  return n;
-}
-}  // namespace detail
-
-/// The least type that both may become: i8 and u8 meet in i16, bf16 and f16 in f32, i64 and bf16 in bf16.
-constexpr DType promote(DType x, DType y) {
-  const unsigned both = detail::becomes(x) & detail::becomes(y);
-  for (int t = 0; t < dtype_count; ++t)
-    if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
-  return x;  // not reached: every two types have a least upper bound
-}
-
-/// The type of a tensor that meets a plain number: its own, but f32 where an integer or bool meets a floating number,
-/// and i32 where a bool meets a whole one.
-constexpr DType promote(DType x, NumberKind number) {
-  if (number == NumberKind::floating) return is_floating(x) ? x : DType::f32;
-  return x == DType::bool_ ? DType::i32 : x;
-}
-
-/// What functions are computed in that have no integer results, such as quotients, roots and means: f32 for integers
-/// and bools.
-constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32; }
-
-/// What a sum of elements gives: i32 for bools and integers of fewer bits.
-constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
-
-/// What a sum is kept in while it is partial: as it is, but sums of bf16 are f32 until they are whole.
-constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
-
-/// Whether a whole number is one of the values of an integer type.
-constexpr bool holds(DType type, double number) {
-  if (is_floating(type)) return true;
-  if (type == DType::bool_) return number == 0 || number == 1;
-  const int bits = static_cast<int>(8 * size_of(type)) - (type == DType::u8 ? 0 : 1);
-  double end = 1;
-  for (int b = 0; b < bits; ++b) end *= 2;
-  return number >= (type == DType::u8 ? 0 : -end) && number < end;
-}
 
 }  // namespace tessera
 
@@ -1089,6 +1056,125 @@ struct RandomDraw {
 
 #endif
 
+// ---- tessera/graph/host_number.hpp
+
+#ifndef TESSERA_GRAPH_HOST_NUMBER_HPP
+#define TESSERA_GRAPH_HOST_NUMBER_HPP
+
+namespace tessera {
+
+/// A number that is known on the host: a size, a Dim, a Scalar. It is a double, and a 64-bit integer that is exact
+/// where it was made from one: doubles have no odd numbers above 2^53.
+class HostNumber {
+ public:
+  constexpr HostNumber() = default;
+  constexpr HostNumber(double number) : real_(number), integer_(truncated(number)) {}
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr HostNumber(T number) : real_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}
+
+  constexpr double real() const { return real_; }
+  constexpr std::int64_t integer() const { return integer_; }
+  /// As an element of a tensor.
+  template <class T> constexpr T as() const {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return static_cast<T>(integer_);
+    else
+      return static_cast<T>(real_);
+  }
+
+  friend constexpr bool operator==(const HostNumber& a, const HostNumber& b) {
+    return a.real_ == b.real_ && a.integer_ == b.integer_;
+  }
+
+ private:
+  double real_ = 0;
+  std::int64_t integer_ = 0;
+
+  /// Towards zero; 0 for NaN, and the nearest integer that there is beyond 64 bits.
+  static constexpr std::int64_t truncated(double number) {
+    if (!(number > -9223372036854775808.0)) return number != number ? 0 : INT64_MIN;
+    return number < 9223372036854775808.0 ? static_cast<std::int64_t>(number) : INT64_MAX;
+  }
+};
+
+constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
+  return hash_mix(hash_mix(hash, number.real()), static_cast<std::uint64_t>(number.integer()));
+}
+
+/// An integer constant. A node's value is a double: of an integer beyond 2^53 it holds all but the last 11 bits, which
+/// are attribute bytes.
+constexpr Node integer_node(std::int64_t number, DType dtype) {
+  constexpr std::int64_t exact = std::int64_t{1} << 53;
+  Node made{.op = Op::constant, .dtype = dtype, .value = static_cast<double>(number)};
+  if (number >= -exact && number <= exact) return made;
+  made.labels[0] = static_cast<std::int8_t>(number & 0x7f);
+  made.labels[1] = static_cast<std::int8_t>(number >> 7 & 0x0f);
+  made.value = static_cast<double>(number - (number & 0x7ff));
+  return made;
+}
+/// The number of a constant.
+constexpr HostNumber number_of(const Node& constant) {
+  const std::int64_t low = constant.labels[0] | constant.labels[1] << 7;
+  if (low == 0) return constant.value;
+  return static_cast<std::int64_t>(constant.value) + low;
+}
+
+/// How a computation with integers ended.
+enum class IntegerResult : std::uint8_t {
+  known,
+  too_large,  ///< for 64 bits
+  division_by_zero,
+};
+
+/// A 64-bit integer that remembers how it was computed. Division rounds towards zero.
+struct ExactInteger {
+  std::int64_t value = 0;
+  IntegerResult result = IntegerResult::known;
+
+  friend constexpr ExactInteger operator+(ExactInteger a, ExactInteger b) {
+    std::int64_t sum = 0;
+    const bool fits = add_fits(a.value, b.value, sum);
+    return {sum, ended(fits)};
+  }
+  friend constexpr ExactInteger operator-(ExactInteger a, ExactInteger b) {
+    std::int64_t difference = 0;
+    const bool fits = subtract_fits(a.value, b.value, difference);
+    return {difference, ended(fits)};
+  }
+  friend constexpr ExactInteger operator*(ExactInteger a, ExactInteger b) {
+    std::int64_t product = 0;
+    const bool fits = multiply_fits(a.value, b.value, product);
+    return {product, ended(fits)};
+  }
+  friend constexpr ExactInteger operator/(ExactInteger a, ExactInteger b) {
+    if (b.value == 0) return {0, IntegerResult::division_by_zero};
+    return b.value == -1 ? -a : ExactInteger{a.value / b.value};
+  }
+  friend constexpr ExactInteger operator-(ExactInteger a) { return ExactInteger{} - a; }
+  friend constexpr ExactInteger abs(ExactInteger a) { return a.value < 0 ? -a : a; }
+  friend constexpr ExactInteger minimum(ExactInteger a, ExactInteger b) { return b.value < a.value ? b : a; }
+  friend constexpr ExactInteger maximum(ExactInteger a, ExactInteger b) { return a.value < b.value ? b : a; }
+  friend constexpr bool operator==(ExactInteger a, ExactInteger b) { return a.value == b.value; }
+  friend constexpr auto operator<=>(ExactInteger a, ExactInteger b) { return a.value <=> b.value; }
+
+ private:
+  static constexpr IntegerResult ended(bool fits) { return fits ? IntegerResult::known : IntegerResult::too_large; }
+};
+
+/// Throws the error that a result of integers is.
+[[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
+                                       const Source& source = {}) {
+  const std::string at = source.text();
+  const bool by_zero = why == IntegerResult::division_by_zero;
+  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
+       name, "(", a, ", ", b, ")", at.empty() ? "" : " at ", at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/growable.hpp
 
 #ifndef TESSERA_BASE_GROWABLE_HPP
@@ -1263,125 +1349,6 @@ template <class To, class From> constexpr To narrow(From value, const char* what
   if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))
     fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
   return made;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/host_number.hpp
-
-#ifndef TESSERA_GRAPH_HOST_NUMBER_HPP
-#define TESSERA_GRAPH_HOST_NUMBER_HPP
-
-namespace tessera {
-
-/// A number that is known on the host: a size, a Dim, a Scalar. It is a double, and a 64-bit integer that is exact
-/// where it was made from one: doubles have no odd numbers above 2^53.
-class HostNumber {
- public:
-  constexpr HostNumber() = default;
-  constexpr HostNumber(double number) : real_(number), integer_(truncated(number)) {}
-  template <class T>
-    requires(std::is_integral_v<T>)
-  constexpr HostNumber(T number) : real_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}
-
-  constexpr double real() const { return real_; }
-  constexpr std::int64_t integer() const { return integer_; }
-  /// As an element of a tensor.
-  template <class T> constexpr T as() const {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-      return static_cast<T>(integer_);
-    else
-      return static_cast<T>(real_);
-  }
-
-  friend constexpr bool operator==(const HostNumber& a, const HostNumber& b) {
-    return a.real_ == b.real_ && a.integer_ == b.integer_;
-  }
-
- private:
-  double real_ = 0;
-  std::int64_t integer_ = 0;
-
-  /// Towards zero; 0 for NaN, and the nearest integer that there is beyond 64 bits.
-  static constexpr std::int64_t truncated(double number) {
-    if (!(number > -9223372036854775808.0)) return number != number ? 0 : INT64_MIN;
-    return number < 9223372036854775808.0 ? static_cast<std::int64_t>(number) : INT64_MAX;
-  }
-};
-
-constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
-  return hash_mix(hash_mix(hash, number.real()), static_cast<std::uint64_t>(number.integer()));
-}
-
-/// An integer constant. A node's value is a double: of an integer beyond 2^53 it holds all but the last 11 bits, which
-/// are attribute bytes.
-constexpr Node integer_node(std::int64_t number, DType dtype) {
-  constexpr std::int64_t exact = std::int64_t{1} << 53;
-  Node made{.op = Op::constant, .dtype = dtype, .value = static_cast<double>(number)};
-  if (number >= -exact && number <= exact) return made;
-  made.labels[0] = static_cast<std::int8_t>(number & 0x7f);
-  made.labels[1] = static_cast<std::int8_t>(number >> 7 & 0x0f);
-  made.value = static_cast<double>(number - (number & 0x7ff));
-  return made;
-}
-/// The number of a constant.
-constexpr HostNumber number_of(const Node& constant) {
-  const std::int64_t low = constant.labels[0] | constant.labels[1] << 7;
-  if (low == 0) return constant.value;
-  return static_cast<std::int64_t>(constant.value) + low;
-}
-
-/// How a computation with integers ended.
-enum class IntegerResult : std::uint8_t {
-  known,
-  too_large,  ///< for 64 bits
-  division_by_zero,
-};
-
-/// A 64-bit integer that remembers how it was computed. Division rounds towards zero.
-struct ExactInteger {
-  std::int64_t value = 0;
-  IntegerResult result = IntegerResult::known;
-
-  friend constexpr ExactInteger operator+(ExactInteger a, ExactInteger b) {
-    std::int64_t sum = 0;
-    const bool fits = add_fits(a.value, b.value, sum);
-    return {sum, ended(fits)};
-  }
-  friend constexpr ExactInteger operator-(ExactInteger a, ExactInteger b) {
-    std::int64_t difference = 0;
-    const bool fits = subtract_fits(a.value, b.value, difference);
-    return {difference, ended(fits)};
-  }
-  friend constexpr ExactInteger operator*(ExactInteger a, ExactInteger b) {
-    std::int64_t product = 0;
-    const bool fits = multiply_fits(a.value, b.value, product);
-    return {product, ended(fits)};
-  }
-  friend constexpr ExactInteger operator/(ExactInteger a, ExactInteger b) {
-    if (b.value == 0) return {0, IntegerResult::division_by_zero};
-    return b.value == -1 ? -a : ExactInteger{a.value / b.value};
-  }
-  friend constexpr ExactInteger operator-(ExactInteger a) { return ExactInteger{} - a; }
-  friend constexpr ExactInteger abs(ExactInteger a) { return a.value < 0 ? -a : a; }
-  friend constexpr ExactInteger minimum(ExactInteger a, ExactInteger b) { return b.value < a.value ? b : a; }
-  friend constexpr ExactInteger maximum(ExactInteger a, ExactInteger b) { return a.value < b.value ? b : a; }
-  friend constexpr bool operator==(ExactInteger a, ExactInteger b) { return a.value == b.value; }
-  friend constexpr auto operator<=>(ExactInteger a, ExactInteger b) { return a.value <=> b.value; }
-
- private:
-  static constexpr IntegerResult ended(bool fits) { return fits ? IntegerResult::known : IntegerResult::too_large; }
-};
-
-/// Throws the error that a result of integers is.
-[[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
-                                       const Source& source = {}) {
-  const std::string at = source.text();
-  const bool by_zero = why == IntegerResult::division_by_zero;
-  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
-       name, "(", a, ", ", b, ")", at.empty() ? "" : " at ", at);
 }
 
 }  // namespace tessera
@@ -3547,12 +3514,18 @@ template <ProgramSize Room> struct FrozenProgram {
 
 #endif
 
-// ---- tessera/graph/print.hpp
+// ---- tessera/graph/node_text.hpp
 
-#ifndef TESSERA_GRAPH_PRINT_HPP
-#define TESSERA_GRAPH_PRINT_HPP
+#ifndef TESSERA_GRAPH_NODE_TEXT_HPP
+#define TESSERA_GRAPH_NODE_TEXT_HPP
 
 namespace tessera {
+
+/// The attributes of a node as text: what it is besides its operation and operands. Empty when it is nothing.
+using AttributeText = std::string (*)(const ProgramView&, const GraphView&, int id);
+
+/// How an operation prints its attributes; null when it has none. Defined in ops/rows.hpp.
+constexpr AttributeText attribute_text_of(Op op);
 
 namespace detail {
 
@@ -3565,99 +3538,24 @@ inline std::string number_text(const Node& constant) {
 }
 inline char label_name(int label) { return static_cast<char>('a' + label); }
 
-inline std::string einsum_text(const GraphView& graph, int id) {
-  const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::string text;
-  auto list = [&](const std::int8_t* own, int rank) {
-    for (int d = 0; d < rank; ++d) text += label_name(own[d]);
-  };
-  list(labels.a, graph.operand_node(id, 0).rank);
-  text += ',';
-  list(labels.b, graph.operand_node(id, 1).rank);
-  text += "->";
-  list(labels.out, graph[id].rank);
-  return text;
+inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(dim_of(graph[id]));
 }
 
-/// "a (b c) -> a b c", as ts::rearrange reads it.
-inline std::string rearrange_text(const GraphView& graph, int id) {
-  const Factors f = Factors::of(graph[id]);
-  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
-    std::string text;
-    for (int d = 0; d < rank; ++d) {
-      std::string names;
-      int parts = 0;
-      for (int p = 0; p < f.count; ++p)
-        if (dim_at(p) == d) {
-          names += names.empty() ? "" : " ";
-          names += label_name(name_at(p));
-          ++parts;
-        }
-      if (d > 0) text += ' ';
-      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
-    }
-    return text;
-  };
-  return side(
-             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
-         " -> " +
-         side(
-             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
-}
+}  // namespace detail
 
-/// What a node is besides its operation and operands; empty when it is nothing.
-inline std::string attribute_text(const ProgramView& program, const GraphView& graph, int id) {
-  const Node& node = graph[id];
-  switch (row_of(node).kind) {
-    case OpKind::source:
-      if (node.op == Op::constant) return number_text(node);
-      if (node.op == Op::extent) return std::to_string(dim_of(node));
-      if (node.op == Op::axis_size) return std::string(axis_of(node).view());
-      return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
-    case OpKind::reduction: {
-      const Reduced reduced = Reduced::of(node);
-      std::string text;
-      for (int d = 0; d < max_rank; ++d)
-        if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
-      return text + (reduced.keep ? ", keepdims" : "");
-    }
-    case OpKind::contraction:
-      return einsum_text(graph, id);
-    case OpKind::layout:
-      return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
-    case OpKind::index:
-    case OpKind::fold:
-      return std::to_string(dim_of(node));
-    case OpKind::scan: {
-      const Scan scan = Scan::of(node);
-      return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
-    }
-    case OpKind::sort:
-      return concat_text(dim_of(node),
-                         node.op == Op::argsort && order_of(node) == Order::descending ? ", descending" : "");
-    case OpKind::random: {
-      const RandomDraw draw = RandomDraw::of(node);
-      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
-             std::to_string(draw.stream);
-    }
-    case OpKind::attention: {
-      const AttentionForm form = AttentionForm::of_node(node);
-      const std::string of = node.op != Op::attention_grad ? "" : form.of == 0 ? "q" : form.of == 1 ? "k" : "v";
-      return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
-    }
-    case OpKind::constraint:
-      return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
-    case OpKind::control: {
-      if (node.op == Op::project) return std::to_string(output_of(node));
-      const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
-                         repeat.counted ? ", counted by its last operand" : "",
-                         repeat.reverse ? ", last to first" : "");
-    }
-    default:
-      return {};
-  }
-}
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/print.hpp
+
+#ifndef TESSERA_GRAPH_PRINT_HPP
+#define TESSERA_GRAPH_PRINT_HPP
+
+namespace tessera {
+
+namespace detail {
 
 /// "f32[?,1]": an extent is 1 where that is static, and otherwise not known yet.
 inline std::string type_text(const Node& node) {
@@ -3666,7 +3564,8 @@ inline std::string type_text(const Node& node) {
   return node.rank == 0 ? text : text + "]";
 }
 inline std::string operation_text(const ProgramView& program, const GraphView& graph, int id) {
-  const std::string attribute = attribute_text(program, graph, id);
+  const AttributeText text = attribute_text_of(graph[id].op);
+  const std::string attribute = text ? text(program, graph, id) : std::string();
   return std::string(row_of(graph[id]).name) + (attribute.empty() ? "" : "[" + attribute + "]");
 }
 
@@ -4020,8 +3919,6 @@ constexpr Value drop_units(Value x, unsigned dims) {
   return rearrange(x, out, f, nullptr);
 }
 
-constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
-
 /// The earliest value that has the shape of x by construction. Shapes are asked of it, so that nothing is kept alive,
 /// or computed again, for its shape alone.
 constexpr Value shape_source(Value x) {
@@ -4286,8 +4183,7 @@ constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
     const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
-      result = operands[0];
+    if (result < 0 && node.op == Op::broadcast && same_static_shape(made[operands[0]], node)) result = operands[0];
     left_dead = left_dead || result >= 0;
     if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
       result = split_product(made, node, operands);
@@ -5725,7 +5621,7 @@ struct BindArguments {
 template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
   if constexpr (TensorOperand<Result>) {
     const Value value = lower(x, result);
-    if (!build::same_static_shape(value.node(), x.node()))
+    if (!same_static_shape(value.node(), x.node()))
       value.refuse(errc::shape_mismatch,
                    "[stack] a layer returns the shape that it is given: of the two, one has a dim "
                    "of static extent 1, as keepdims makes it, where the other has none");
@@ -6305,6 +6201,47 @@ template <class F> constexpr auto grad(F f) {
 
 #endif
 
+// ---- tessera/graph/node_check.hpp
+
+#ifndef TESSERA_GRAPH_NODE_CHECK_HPP
+#define TESSERA_GRAPH_NODE_CHECK_HPP
+
+namespace tessera {
+
+/// The rule that a node breaks; empty when it breaks none.
+using BrokenRule = std::string_view;
+
+/// What the check of one node sees. Its number of operands has been checked, and that operands stand before it.
+struct NodeCheck {
+  const ProgramView& program;
+  const GraphView& graph;
+  int graph_index = 0, id = 0;
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
+  /// Whether operand i is a size.
+  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
+  /// Whether the first attribute is a dim of the node.
+  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
+};
+
+/// What every node of an operation keeps to.
+using CheckRule = BrokenRule (*)(const NodeCheck&);
+
+/// The check of an operation. Defined in ops/rows.hpp.
+constexpr CheckRule check_of(Op op);
+
+constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
+/// x with a dim of layers in front.
+constexpr bool stacks(const Node& stacked, const Node& x) {
+  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+         stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/verify.hpp
 
 #ifndef TESSERA_GRAPH_VERIFY_HPP
@@ -6337,19 +6274,10 @@ class GraphVerifier {
   }
 
  private:
-  using Rule = std::string_view;
+  using Rule = BrokenRule;
   const ProgramView& program_;
   const GraphView& graph_;
   int index_;
-
-  static constexpr bool same_type(const Node& x, const Node& y) {
-    return build::same_static_shape(x, y) && x.dtype == y.dtype;
-  }
-  /// x with one more dim in front.
-  static constexpr bool stacks(const Node& stacked, const Node& x) {
-    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-           stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
-  }
 
   constexpr Rule check(int id) const {
     const Node& node = graph_[id];
@@ -6362,279 +6290,9 @@ class GraphVerifier {
       if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
         return "a repeat is read through its projections, and these read nothing else";
     }
-    if (node.op == Op::repeat) return check_repeat(id);
-    if (node.rank > max_rank || node.unit >> node.rank != 0) return "a dim is one of the rank";
-    switch (row.kind) {
-      case OpKind::source:
-        return check_source(id);
-      case OpKind::index:
-        if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
-        if (node.op == Op::arange)
-          return is_size(id, 0) && node.rank == 1 && node.unit == 0 ? Rule{} : "as many numbers as the operand says";
-        return build::same_static_shape(node, x(id, 0)) ? Rule{} : "the result has the shape of the operand";
-      case OpKind::random:
-        if (x(id, 1).rank != 0) return "a key is a number";
-        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::constraint:
-        if (node.op == Op::constraint && node.index() < 0) return "a constraint has a spec";
-        if (node.op == Op::alike && !build::same_static_shape(node, x(id, 1))) return "what is alike has one shape";
-        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::elementwise:
-        return check_elementwise(id);
-      case OpKind::reduction:
-        return check_reduction(id);
-      case OpKind::contraction:
-        return check_einsum(id);
-      case OpKind::layout:
-        return node.op == Op::rearrange ? check_rearrange(id)
-               : node.op == Op::windows ? check_windows(id, node, x(id, 0))
-                                        : check_along_dim(id);
-      case OpKind::fold:
-        return check_windows(id, x(id, 0), node);
-      case OpKind::indexed:
-        return check_indexed(id);
-      case OpKind::scan:
-        if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
-        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::sort:
-        return check_sort(id);
-      case OpKind::attention:
-        return check_attention(id);
-      case OpKind::control:
-        return check_project(id);
-    }
-    return {};
-  }
-  constexpr const Node& x(int id, int i) const { return graph_.operand_node(id, i); }
-  constexpr bool is_size(int id, int i) const { return x(id, i).rank == 0 && x(id, i).dtype == DType::i64; }
-
-  constexpr Rule check_source(int id) const {
-    const Node& node = graph_[id];
-    if (node.op == Op::argument)
-      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count)
-                 ? "an argument is one of the program's"
-                 : Rule{};
-    if (node.rank != 0) return "a number has rank 0";
-    if ((node.op == Op::dim || node.op == Op::extent || node.op == Op::axis_size) && node.dtype != DType::i64)
-      return "a size is a 64-bit integer";
-    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank))
-      return "the dim is one of the operand's";
-    return {};
-  }
-
-  constexpr Rule check_elementwise(int id) const {
-    const Node& node = graph_[id];
-    int rank = 0;
-    for (int i = 0; i < node.arity; ++i) rank = rank < x(id, i).rank ? x(id, i).rank : rank;
-    unsigned unit = 0;
-    for (int d = 0; d < rank; ++d) {
-      bool all = true;
-      for (int i = 0; i < node.arity; ++i)
-        if (const int own = d - (rank - x(id, i).rank); own >= 0 && !x(id, i).is_unit(own)) all = false;
-      if (all) unit |= 1u << d;
-    }
-    if (node.rank != rank || node.unit != unit) return "the result has the dims of its operands, broadcast";
-    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1)))
-      return "a broadcast has the shape of its second operand";
-    if (node.op == Op::cast) return {};
-    const bool chooses = node.op == Op::select;
-    if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
-    for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
-      if (has_operand(row_of(node).shape_only, i)) continue;
-      if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
-      if (!row_of(node).predicate && x(id, i).dtype != node.dtype)
-        return "the result has the element type of its operands";
-    }
-    return row_of(node).predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : Rule{};
-  }
-
-  constexpr Rule check_reduction(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const Reduced reduced = Reduced::of(node);
-    if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-    int rank = 0;
-    unsigned unit = 0;
-    for (int d = 0; d < from.rank; ++d) {
-      if (reduced.has(d) && !reduced.keep) continue;
-      if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
-      ++rank;
-    }
-    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{}
-                                                                              : "the result has the dims that are kept";
-  }
-
-  constexpr Rule check_einsum(int id) const {
-    const Node &node = graph_[id], &a = x(id, 0), &b = x(id, 1);
-    const EinsumLabels labels = EinsumLabels::of(node);
-    const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
-    const int ranks[] = {a.rank, b.rank, node.rank};
-    for (int list = 0; list < 3; ++list)
-      for (int d = 0; d < max_rank; ++d) {
-        const int label = lists[list][d];
-        if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
-        for (int e = 0; e < d; ++e)
-          if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
-      }
-    for (int d = 0; d < node.rank; ++d) {
-      bool found = false, unit = true;
-      for (int list = 0; list < 2; ++list)
-        for (int e = 0; e < ranks[list]; ++e)
-          if (lists[list][e] == labels.out[d]) {
-            found = true;
-            unit = unit && x(id, list).is_unit(e);
-          }
-      if (!found) return "a label of the result is one of an operand";
-      if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
-    }
-    return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
-               ? Rule{}
-               : "operands have one element type, and the result that of its products";
-  }
-
-  constexpr Rule check_rearrange(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const Factors f = Factors::of(node);
-    if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
-    unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
-    for (int p = 0; p < f.count; ++p) {
-      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
-          f.order[p] >= f.count)
-        return "parts lie in dims";
-      if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
-      placed |= 1u << f.order[p];
-      factored |= 1u << f.in_dim[p];
-      if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
-      if (node.arity > 1 && graph_.operand(id, 1 + p) >= 0 && !is_size(id, 1 + p)) return "a size is a number";
-    }
-    if (placed != (1u << f.count) - 1) return "every part has one place in the result";
-    if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
-    return node.unit == unit && node.dtype == from.dtype ? Rule{} : "the result has the type that its parts make";
-  }
-
-  // slice, pad, concat
-  constexpr Rule check_along_dim(int id) const {
-    const Node& node = graph_[id];
-    const int dim = dim_of(node);
-    if (dim < 0 || dim >= node.rank) return "the dim is one of the rank";
-    const bool joins = node.op == Op::concat;
-    for (int i = 0; i < (joins ? node.arity : 1); ++i) {
-      const Node& from = x(id, i);
-      if (from.rank != node.rank || from.dtype != node.dtype || ((from.unit ^ node.unit) & ~(1u << dim)) != 0)
-        return "only the extent of one dim changes";
-    }
-    if (joins) return {};
-    if (node.op == Op::permute) {
-      for (int i = 1; i < node.arity; ++i)
-        if (!is_size(id, i)) return "places are numbers";
-      return node.unit == x(id, 0).unit ? Rule{} : "the result has the type of the operand";
-    }
-    if (!is_size(id, 1)) return "a start is a number";
-    if (node.op == Op::slice) return is_size(id, 2) ? Rule{} : "a size is a number";
-    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{}
-                                                                      : "a pad has the shape of its third operand";
-  }
-
-  constexpr Rule check_indexed(int id) const {
-    const Node& node = graph_[id];
-    const bool gathers = node.op == Op::gather;
-    const Node &table = gathers ? x(id, 0) : node, &rows = gathers ? node : x(id, 0), &index = x(id, 1);
-    if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype)
-      return "rows have the dims of the indices and of a row";
-    if (!gathers && !same_type(node, x(id, 2))) return "the result has the type of the table";
-    return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
-               ? Rule{}
-               : "rows have the dims of the indices and of a row";
-  }
-
-  /// `runs` has two dims where `line` has one.
-  constexpr Rule check_windows(int id, const Node& runs, const Node& line) const {
-    const int dim = dim_of(graph_[id]);
-    if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
-    const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
-    if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
-        unsigned{runs.unit} >> (dim + 2) != after)
-      return "one dim is two of the other";
-    return is_size(id, 1) && is_size(id, 2) && is_size(id, 3) ? Rule{} : "sizes and steps are numbers";
-  }
-  constexpr Rule check_sort(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const int dim = dim_of(node);
-    if (dim < 0 || dim >= node.rank) return "the dim is one of the rank";
-    const bool finds = node.op == Op::argsort;
-    for (int i = 0; i < (finds ? 1 : node.arity); ++i)
-      if (x(id, i).rank != node.rank || ((x(id, i).unit ^ node.unit) & ~(1u << dim)) != 0)
-        return "only the extent of one dim changes";
-    const DType index = finds ? node.dtype : x(id, 1).dtype;
-    if (index != DType::i32 && index != DType::i64) return "indices are integers";
-    if (finds) return node.arity == 1 || (node.arity == 2 && is_size(id, 1)) ? Rule{} : "how many is a number";
-    if (node.op == Op::put_along && !build::same_static_shape(node, x(id, 2)))
-      return "the result has the shape of the third operand";
-    return node.dtype == from.dtype ? Rule{} : "elements keep their type";
-  }
-
-  constexpr Rule check_attention(int id) const {
-    const Node &node = graph_[id], &q = x(id, 0), &k = x(id, 1);
-    const bool plain = node.op == Op::attention_lse;
-    const bool is_gradient = node.op == Op::attention_grad;
-    const DType type = q.dtype, wide = computed_as(type);
-    for (int i = 0; i < node.arity; ++i)
-      if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
-          x(id, i).dtype != (sum ? wide : type))
-        return "operands and result have one element type";
-    if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
-    if (!is_floating(type)) return "attention is of floating numbers";
-    if (x(id, node.arity - 1).rank != 0) return "a scale is a number";
-    if (q.rank != 4 || k.rank != 4 || (!plain && x(id, 2).rank != 4)) return "queries, keys and values have rank 4";
-    const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
-    const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
-    if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
-    const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
-    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
-      return "a row has one logarithm";
-    if (!is_gradient)
-      return node.rank == 4 && node.unit == out ? Rule{}
-                                                : "the result has the dims of the queries, and the width of the values";
-    for (int i : {3, 5})
-      if (x(id, i).rank != 4 || x(id, i).unit != out)
-        return "a result has the dims of the queries, and the width of the values";
-    if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-    const Node& of = x(id, node.labels[1]);
-    return node.rank == of.rank && node.unit == of.unit ? Rule{} : "a gradient has the dims of what it is of";
-  }
-
-  constexpr Rule check_repeat(int id) const {
-    const Node& node = graph_[id];
-    const Repeat repeat = Repeat::of(node);
-    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
-      return "a repeat has a body of its own";
-    const GraphView& body = program_.graphs[node.index()];
-    if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
-      return "carried and stacked values are operands";
-    if (repeat.counted == (repeat.stacked > 0))
-      return "a repeat has stacked operands, or a number, to count its layers";
-    if (repeat.counted && (x(id, node.arity - 1).rank != 0 || is_floating(x(id, node.arity - 1).dtype)))
-      return "a number that counts layers is an integer";
-    if (body.output_count < repeat.carried) return "a body gives every carried value";
-    for (int k = 0; k < repeat.carried; ++k)
-      if (!same_type(body[body.outputs[k]], x(id, k))) return "a carried value keeps its type";
-    for (int a = 0; a < body.size; ++a) {
-      if (body[a].op != Op::argument) continue;
-      const int i = body[a].index();
-      if (i >= node.arity) return "an argument of a body is an operand of its repeat";
-      if (!(repeat.is_stacked(i) ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
-        return "an argument of a body has the type of the operand";
-    }
-    return {};
-  }
-  constexpr Rule check_project(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const GraphView& body = program_.graphs[from.index()];
-    const int output = output_of(node);
-    if (output < 0 || output >= body.output_count) return "a projection is of an output";
-    const Node& type = body[body.outputs[output]];
-    const bool carried = output < Repeat::of(from).carried;
-    return (carried ? same_type(node, type) : stacks(node, type)) ? Rule{} : "a projection has the type of the output";
+    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
+      return "a dim is one of the rank";
+    return check_of(node.op)({program_, graph_, index_, id});
   }
 };
 
@@ -7461,6 +7119,41 @@ constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { ret
 
 #endif
 
+// ---- tessera/graph/attention_form.hpp
+
+#ifndef TESSERA_GRAPH_ATTENTION_FORM_HPP
+#define TESSERA_GRAPH_ATTENTION_FORM_HPP
+
+namespace tessera {
+
+/// Attributes of the three attention nodes. Queries are [batch, time, heads, width], keys [batch, keys, heads, width],
+/// values [batch, keys, heads, value width]; the scale of scores is a host scalar, the last operand.
+///
+///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
+///   attention       (q, k, v, lse, scale)              exp(scores - lse) v, shaped like q but for the width
+///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of`
+///
+/// A node has one result; what shares tiles of scores runs in one unit all the same: lse with the attention that reads
+/// it, and the cotangents of one attention.
+struct AttentionForm {
+  bool causal = false;  ///< a query sees the keys up to its own position
+  std::uint8_t of = 0;  ///< of attention_grad: 0 queries, 1 keys, 2 values
+
+  static constexpr AttentionForm of_node(const Node& node) {
+    return {node.labels[0] != 0, static_cast<std::uint8_t>(node.labels[1])};
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    labels[0] = causal ? 1 : 0;
+    labels[1] = static_cast<std::int8_t>(of);
+    return labels;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/inline.hpp
 
 #ifndef TESSERA_BASE_INLINE_HPP
@@ -7590,6 +7283,33 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
   }
 }
 
+/// The dims of the result are those of the operands, broadcast against each other.
+constexpr BrokenRule check_broadcast(const NodeCheck& c) {
+  const Node& node = c.node();
+  int rank = 0;
+  for (int i = 0; i < node.arity; ++i) rank = rank < c.x(i).rank ? c.x(i).rank : rank;
+  unsigned unit = 0;
+  for (int d = 0; d < rank; ++d) {
+    bool all = true;
+    for (int i = 0; i < node.arity; ++i)
+      if (const int own = d - (rank - c.x(i).rank); own >= 0 && !c.x(i).is_unit(own)) all = false;
+    if (all) unit |= 1u << d;
+  }
+  return node.rank == rank && node.unit == unit ? BrokenRule{} : "the result has the dims of its operands, broadcast";
+}
+/// Operands from `first` on have one element type, which is that of the result unless the operation compares.
+constexpr BrokenRule check_types(const NodeCheck& c, int first) {
+  if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+  const Node& node = c.node();
+  const bool predicate = row_of(node).predicate;
+  for (int i = first; i < node.arity; ++i) {
+    if (c.x(i).dtype != c.x(first).dtype) return "operands have one element type";
+    if (!predicate && c.x(i).dtype != node.dtype) return "the result has the element type of its operands";
+  }
+  return predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : BrokenRule{};
+}
+constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
+
 struct AnyElementwiseOperation {};
 
 /// What elementwise operations have unless they say something else. An operation adds its `name` and
@@ -7608,6 +7328,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
 
@@ -8215,6 +7936,9 @@ constexpr double select(double condition, double yes, double no) { return condit
 struct SelectOp : ElementwiseOperation<3> {
   static constexpr std::string_view name = "select";
   static constexpr Linearity linear = Linearity::choice;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
+  };
   static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
     return select(condition, yes, no);
   }
@@ -8228,6 +7952,7 @@ struct SelectOp : ElementwiseOperation<3> {
 /// Who computes with it converts between the element types.
 struct CastOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "cast";
+  static constexpr CheckRule check = check_broadcast;
   static constexpr bool folds = true, of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
@@ -8245,6 +7970,11 @@ struct BroadcastOp {
                              .flops = 0,
                              .shape_only = 1u << 1};
   static constexpr bool by_part = false;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
+  };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
@@ -8459,6 +8189,35 @@ constexpr void attention_second_gradient(Gradient& r) {
   }
 }
 
+constexpr BrokenRule check_attention(const NodeCheck& c) {
+  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
+  const bool plain = node.op == Op::attention_lse;
+  const bool is_gradient = node.op == Op::attention_grad;
+  const DType type = q.dtype, wide = computed_as(type);
+  for (int i = 0; i < node.arity; ++i)
+    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+        c.x(i).dtype != (sum ? wide : type))
+      return "operands and result have one element type";
+  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+  if (!is_floating(type)) return "attention is of floating numbers";
+  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
+  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
+  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
+  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
+  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
+  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
+  if (!is_gradient)
+    return node.rank == 4 && node.unit == out ? BrokenRule{}
+                                              : "the result has the dims of the queries, and the width of the values";
+  for (int i : {3, 5})
+    if (c.x(i).rank != 4 || c.x(i).unit != out)
+      return "a result has the dims of the queries, and the width of the values";
+  if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
+  const Node& of = c.x(node.labels[1]);
+  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
+}
+
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .kind = OpKind::attention,
@@ -8470,6 +8229,10 @@ struct AttentionLseOp {
                                  },
                              .sharding = attention_sharding};
   static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
 };
 
 struct AttentionOp {
@@ -8486,6 +8249,10 @@ struct AttentionOp {
                              .sharding = attention_sharding,
                              .joins_operand = 3};
   static constexpr GradientRule gradient = attention_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
 };
 
 struct AttentionGradOp {
@@ -8501,6 +8268,11 @@ struct AttentionGradOp {
                              .partial = sums_over_queries,
                              .joins_alike = true};
   static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return concat_text(form.of == 0 ? "q" : form.of == 1 ? "k" : "v", form.causal ? ", causal" : "");
+  };
 };
 
 using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
@@ -8609,6 +8381,48 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
+constexpr BrokenRule check_einsum(const NodeCheck& c) {
+  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
+  const EinsumLabels labels = EinsumLabels::of(node);
+  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
+  const int ranks[] = {a.rank, b.rank, node.rank};
+  for (int list = 0; list < 3; ++list)
+    for (int d = 0; d < max_rank; ++d) {
+      const int label = lists[list][d];
+      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      for (int e = 0; e < d; ++e)
+        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+    }
+  for (int d = 0; d < node.rank; ++d) {
+    bool found = false, unit = true;
+    for (int list = 0; list < 2; ++list)
+      for (int e = 0; e < ranks[list]; ++e)
+        if (lists[list][e] == labels.out[d]) {
+          found = true;
+          unit = unit && c.x(list).is_unit(e);
+        }
+    if (!found) return "a label of the result is one of an operand";
+    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
+  }
+  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+             ? BrokenRule{}
+             : "operands have one element type, and the result that of its products";
+}
+
+inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::string text;
+  auto list = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
+  };
+  list(labels.a, graph.operand_node(id, 0).rank);
+  text += ',';
+  list(labels.b, graph.operand_node(id, 1).rank);
+  text += "->";
+  list(labels.out, graph[id].rank);
+  return text;
+}
+
 struct EinsumOp {
   static constexpr OpRow row{.name = "einsum",
                              .kind = OpKind::contraction,
@@ -8621,6 +8435,8 @@ struct EinsumOp {
     einsum_operand_gradient(r, 0);
     einsum_operand_gradient(r, 1);
   };
+  static constexpr CheckRule check = check_einsum;
+  static constexpr AttributeText attributes = einsum_text;
 };
 
 using ContractionOperations = OperationList<EinsumOp>;
@@ -8636,15 +8452,59 @@ using ContractionOperations = OperationList<EinsumOp>;
 
 namespace tessera::ops {
 
+constexpr BrokenRule check_repeat(const NodeCheck& c) {
+  const Node& node = c.node();
+  const Repeat repeat = Repeat::of(node);
+  if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
+    return "a repeat has a body of its own";
+  const GraphView& body = c.program.graphs[node.index()];
+  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+    return "carried and stacked values are operands";
+  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
+  if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
+    return "a number that counts layers is an integer";
+  if (body.output_count < repeat.carried) return "a body gives every carried value";
+  for (int k = 0; k < repeat.carried; ++k)
+    if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
+  for (int a = 0; a < body.size; ++a) {
+    if (body[a].op != Op::argument) continue;
+    const int i = body[a].index();
+    if (i >= node.arity) return "an argument of a body is an operand of its repeat";
+    if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))
+      return "an argument of a body has the type of the operand";
+  }
+  return {};
+}
+constexpr BrokenRule check_project(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const GraphView& body = c.program.graphs[from.index()];
+  const int output = output_of(node);
+  if (output < 0 || output >= body.output_count) return "a projection is of an output";
+  const Node& type = body[body.outputs[output]];
+  const bool carried = output < Repeat::of(from).carried;
+  return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}
+                                                                : "a projection has the type of the output";
+}
+
 struct RepeatOp {
   static constexpr OpRow row{.name = "repeat", .kind = OpKind::control, .arity = any_arity, .flops = 0};
   static constexpr GradientRule gradient = repeat_gradient;
+  static constexpr CheckRule check = check_repeat;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
+  };
 };
 
 // The repeat reads the cotangents of its projections.
 struct ProjectOp {
   static constexpr OpRow row{
       .name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .flops = 0};
+  static constexpr CheckRule check = check_project;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::to_string(output_of(graph[id]));
+  };
 };
 
 using ControlOperations = OperationList<RepeatOp, ProjectOp>;
@@ -8726,6 +8586,16 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   }
 }
 
+/// `rows` are rows of `table` at the indices of operand 1.
+constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
+  const Node& index = c.x(1);
+  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
+  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
+      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
+    return "rows have the dims of the indices and of a row";
+  return {};
+}
+
 struct GatherOp {
   static constexpr OpRow row{
       .name = "gather",
@@ -8743,6 +8613,7 @@ struct GatherOp {
                {g.id, r.x(1).id, table.id});
     r.add(0, build::cast(sums, table.dtype()));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
 // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
@@ -8760,6 +8631,10 @@ struct ScatterOp {
     const Value rows = r.x(0), g = r.full_g();
     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
                     {g.id, r.x(1).id}));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    return check_rows(c, c.node(), c.x(0));
   };
 };
 
@@ -8805,24 +8680,76 @@ constexpr bool is_host_number(const Value& v) {
   return all;
 }
 
+constexpr BrokenRule check_argument(const NodeCheck& c) {
+  return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
+             ? "an argument is one of the program's"
+             : BrokenRule{};
+}
+constexpr BrokenRule check_number(const NodeCheck& c) {
+  return c.node().rank == 0 ? BrokenRule{} : "a number has rank 0";
+}
+constexpr BrokenRule check_size(const NodeCheck& c) {
+  if (c.node().rank != 0) return "a number has rank 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "a size is a 64-bit integer";
+}
+constexpr BrokenRule check_extent(const NodeCheck& c) {
+  if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
+  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is one of the operand's";
+}
+constexpr BrokenRule check_arange(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  return c.is_size(0) && c.node().rank == 1 && c.node().unit == 0 ? BrokenRule{}
+                                                                  : "as many numbers as the operand says";
+}
+constexpr BrokenRule check_iota(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
+}
+constexpr BrokenRule check_like_operand(const NodeCheck& c) {
+  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+}
+constexpr BrokenRule check_random(const NodeCheck& c) {
+  return c.x(1).rank == 0 ? check_like_operand(c) : "a key is a number";
+}
+constexpr BrokenRule check_constraint(const NodeCheck& c) {
+  return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
+}
+constexpr BrokenRule check_alike(const NodeCheck& c) {
+  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "what is alike has one shape";
+}
+
+inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(graph[id].index()) + (is_stacked_argument(graph[id]) ? ", stacked" : "");
+}
+
 struct ArgumentOp {
   static constexpr OpRow row{
       .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_argument;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct DimOp {
   static constexpr OpRow row{
       .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct ScalarOp {
   static constexpr OpRow row{
       .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct ConstantOp {
   static constexpr OpRow row{
       .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return tessera::detail::number_text(graph[id]);
+  };
 };
 
 struct ExtentOp {
@@ -8833,11 +8760,17 @@ struct ExtentOp {
                              .sharding = no_factors,
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_extent;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct AxisSizeOp {
   static constexpr OpRow row{
       .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(axis_of(graph[id]).view());
+  };
 };
 
 struct ArangeOp {
@@ -8856,6 +8789,8 @@ struct ArangeOp {
                                  },
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_arange;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct IotaOp {
@@ -8866,6 +8801,8 @@ struct IotaOp {
                              .sharding = like_sharding,
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_iota;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 // Operands: what to be shaped like, and the key.
@@ -8877,6 +8814,12 @@ struct RandomOp {
                              .sharding = like_sharding,
                              .flops = 20,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_random;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const RandomDraw draw = RandomDraw::of(graph[id]);
+    return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+           std::to_string(draw.stream);
+  };
 };
 
 struct ConstraintOp {
@@ -8897,6 +8840,10 @@ struct ConstraintOp {
     }
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
+  static constexpr CheckRule check = check_constraint;
+  static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
+    return program.specs[graph[id].index()].text();
+  };
 };
 
 // The second operand says how the result lies, and its elements are never read.
@@ -8915,6 +8862,7 @@ struct AlikeOp {
                              .flops = 0,
                              .shape_only = 2};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr CheckRule check = check_alike;
 };
 
 using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, ExtentOp, AxisSizeOp, ArangeOp, IotaOp,
@@ -9182,6 +9130,79 @@ constexpr void permute_gradient(Gradient& r) {
   r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
 }
 
+constexpr BrokenRule check_rearrange(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Factors f = Factors::of(node);
+  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
+  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  for (int p = 0; p < f.count; ++p) {
+    if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+        f.order[p] >= f.count)
+      return "parts lie in dims";
+    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
+    placed |= 1u << f.order[p];
+    factored |= 1u << f.in_dim[p];
+    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
+    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
+  }
+  if (placed != (1u << f.count) - 1) return "every part has one place in the result";
+  if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+}
+/// The dim that an operation works along is one of the rank, and the others are those of its operands.
+constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  const unsigned dim = 1u << dim_of(c.node());
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype || ((c.x(i).unit ^ c.node().unit) & ~dim) != 0)
+      return "only the extent of one dim changes";
+  return {};
+}
+constexpr BrokenRule check_slice(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) ? BrokenRule{} : "a size is a number";
+}
+constexpr BrokenRule check_pad(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) || same_static_shape(c.node(), c.x(2)) ? BrokenRule{}
+                                                             : "a pad has the shape of its third operand";
+}
+constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c, c.node().arity); }
+constexpr BrokenRule check_permute(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  for (int i = 1; i < c.node().arity; ++i)
+    if (!c.is_size(i)) return "places are numbers";
+  return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
+}
+
+/// "a (b c) -> a b c", as ts::rearrange reads it.
+inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
+  const Factors f = Factors::of(graph[id]);
+  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
+    std::string text;
+    for (int d = 0; d < rank; ++d) {
+      std::string names;
+      int parts = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (dim_at(p) == d) {
+          names += names.empty() ? "" : " ";
+          names += tessera::detail::label_name(name_at(p));
+          ++parts;
+        }
+      if (d > 0) text += ' ';
+      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
+    }
+    return text;
+  };
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+}
+
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
                              .kind = OpKind::layout,
@@ -9191,6 +9212,8 @@ struct RearrangeOp {
                              .sharding = rearrange_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = rearrange_gradient;
+  static constexpr CheckRule check = check_rearrange;
+  static constexpr AttributeText attributes = rearrange_text;
 };
 
 struct SliceOp {
@@ -9206,6 +9229,8 @@ struct SliceOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
+  static constexpr CheckRule check = check_slice;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PadOp {
@@ -9221,6 +9246,8 @@ struct PadOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
   };
+  static constexpr CheckRule check = check_pad;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct ConcatOp {
@@ -9233,6 +9260,8 @@ struct ConcatOp {
                              .offset = concat_offset,
                              .flops = 0};
   static constexpr GradientRule gradient = concat_gradient;
+  static constexpr CheckRule check = check_concat;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PermuteOp {
@@ -9244,6 +9273,8 @@ struct PermuteOp {
                              .sharding = like_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
+  static constexpr CheckRule check = check_permute;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
@@ -9305,6 +9336,29 @@ constexpr void extreme_gradient(Gradient& r) {
   r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
 }
 
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  int rank = 0;
+  unsigned unit = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
+    ++rank;
+  }
+  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
+                                                                            : "the result has the dims that are kept";
+}
+
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
 struct SumOp {
   static constexpr OpRow row{.name = "sum",
                              .kind = OpKind::reduction,
@@ -9318,6 +9372,8 @@ struct SumOp {
     Value g = r.g();
     r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 struct MaxOp {
@@ -9328,6 +9384,8 @@ struct MaxOp {
                              .sharding = reduction_sharding,
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 struct MinOp {
@@ -9338,6 +9396,8 @@ struct MinOp {
                              .sharding = reduction_sharding,
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
@@ -9367,6 +9427,10 @@ constexpr Value cumsum(Value x, int dim, Scan scan) {
 
 namespace tessera::ops {
 
+constexpr BrokenRule check_scan(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+}
+
 // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
 struct CumsumOp {
   static constexpr OpRow row{.name = "cumsum",
@@ -9379,6 +9443,11 @@ struct CumsumOp {
     Scan scan = Scan::of(r.node());
     scan.reverse = !scan.reverse;
     r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
+  static constexpr CheckRule check = check_scan;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Scan scan = Scan::of(graph[id]);
+    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
   };
 };
 
@@ -9445,12 +9514,37 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
       fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
 }
 
+/// Dims other than that of the node are those of the first operands.
+constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || ((c.x(i).unit ^ c.node().unit) & ~(1u << dim_of(c.node()))) != 0)
+      return "only the extent of one dim changes";
+  return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
+}
+constexpr BrokenRule check_argsort(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
+  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
+}
+constexpr BrokenRule check_take_along(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
+  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
+}
+constexpr BrokenRule check_put_along(const NodeCheck& c) {
+  if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
+  return check_take_along(c);
+}
+
 struct ArgsortOp {
   static constexpr OpRow row{.name = "argsort",
                              .kind = OpKind::sort,
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
+  static constexpr CheckRule check = check_argsort;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return concat_text(dim_of(graph[id]), order_of(graph[id]) == Order::descending ? ", descending" : "");
+  };
 };
 
 struct TakeAlongOp {
@@ -9469,6 +9563,8 @@ struct TakeAlongOp {
     const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
+  static constexpr CheckRule check = check_take_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PutAlongOp {
@@ -9482,6 +9578,8 @@ struct PutAlongOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
   };
+  static constexpr CheckRule check = check_put_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
@@ -9569,6 +9667,17 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
 }
 
 // Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
 struct WindowsOp {
   static constexpr OpRow row{.name = "windows",
                              .kind = OpKind::layout,
@@ -9587,6 +9696,8 @@ struct WindowsOp {
     const int dim = dim_of(r.node());
     r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 // Operands: stride, dilation and extent after the first.
@@ -9613,6 +9724,8 @@ struct FoldOp {
     const int dim = dim_of(r.node());
     r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using WindowOperations = OperationList<WindowsOp, FoldOp>;
@@ -9684,13 +9797,33 @@ template <class... Operation> constexpr auto make_gradient_table(OperationList<O
   (table.add(op_v<Operation>, gradient_rule<Operation>()), ...);
   return table;
 }
+template <class Operation> constexpr AttributeText attribute_text() {
+  if constexpr (requires { Operation::attributes; })
+    return Operation::attributes;
+  else
+    return nullptr;
+}
+template <class... Operation> constexpr auto make_text_table(OperationList<Operation...>) {
+  OperationTable<AttributeText> table;
+  (table.add(op_v<Operation>, attribute_text<Operation>()), ...);
+  return table;
+}
+template <class... Operation> constexpr auto make_check_table(OperationList<Operation...>) {
+  OperationTable<CheckRule> table;
+  (table.add(op_v<Operation>, Operation::check), ...);
+  return table;
+}
 inline constexpr auto row_table = make_row_table(Operations{});
 inline constexpr auto gradient_table = make_gradient_table(Operations{});
+inline constexpr auto text_table = make_text_table(Operations{});
+inline constexpr auto check_table = make_check_table(Operations{});
 
 }  // namespace detail
 }  // namespace ops
 
 constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
+constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
+constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
 
 }  // namespace tessera
@@ -9882,7 +10015,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
   if (context.module == nullptr)
     fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!build::same_static_shape(a.node(), b.node()))
+  if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
   const auto alike = [&](const Value& of, const Value& other) {
     return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .unit = of.node().unit},
@@ -17189,7 +17322,7 @@ namespace detail {
 constexpr Dependence combined(const Node& node, const OpRow& row, const Dependence* in) {
   bool any = false, all = true;
   int linear_count = 0;
-  for (int i = 0; i < node.arity; ++i) {
+  for (int i = 0; i < node.arity && i < 3; ++i) {
     if (has_operand(row.shape_only, i)) continue;
     if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
     const bool is_linear = in[i] == Dependence::linear;

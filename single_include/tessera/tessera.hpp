@@ -4443,6 +4443,8 @@ struct Node {
   constexpr int index() const { return static_cast<int>(value); }
 };
 
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+
 /// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
 /// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
 /// lists: over all other axes the partitioner chooses.
@@ -5335,8 +5337,6 @@ constexpr Value drop_units(Value x, unsigned dims) {
   return rearrange(x, out, f, nullptr);
 }
 
-constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
-
 /// The earliest value that has the shape of x by construction. Shapes are asked of it, so that nothing is kept alive,
 /// or computed again, for its shape alone.
 constexpr Value shape_source(Value x) {
@@ -6168,6 +6168,139 @@ constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::i
 
 #endif
 
+// ---- tessera/graph/program.hpp
+
+#ifndef TESSERA_GRAPH_PROGRAM_HPP
+#define TESSERA_GRAPH_PROGRAM_HPP
+
+namespace tessera {
+
+/// A read-only traced program: graph 0 and the bodies of its repeats.
+struct ProgramView {
+  const GraphView* graphs = nullptr;
+  int graph_count = 0;
+  const PartitionSpec* specs = nullptr;
+  int argument_count = 0;  ///< leaves of the arguments, used or not
+  int spec_count = 0;
+
+  constexpr const GraphView& main() const { return graphs[0]; }
+};
+
+struct ProgramSize {
+  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
+
+  static constexpr ProgramSize of(const Module& module) {
+    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
+    for (const Graph& graph : module.graphs) {
+      size.nodes += static_cast<int>(graph.nodes.size());
+      size.operands += static_cast<int>(graph.operands.size());
+      size.outputs += static_cast<int>(graph.outputs.size());
+    }
+    return size;
+  }
+  constexpr bool fits(const ProgramSize& room) const {
+    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
+           specs <= room.specs;
+  }
+};
+
+/// A traced program as a constant: arrays with room for a program of this size. One that has no room leaves them empty,
+/// and says in `used` how much it takes.
+template <ProgramSize Room> struct FrozenProgram {
+  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
+  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
+  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
+  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  ProgramSize used{1, 0, 0, 0, 0};
+  int argument_count = 0;   ///< leaves of the arguments, used or not
+  bool simplified = false;  ///< what this was made from
+  Refusal refusal{};
+
+  constexpr FrozenProgram() = default;
+  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
+      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
+    if (!used.fits(Room)) return;
+    int node = 0, operand = 0, output = 0;
+    for (int g = 0; g < used.graphs; ++g) {
+      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
+      for (const Node& n : graph.nodes) nodes[node++] = n;
+      for (std::int32_t id : graph.operands) operands[operand++] = id;
+      for (std::int32_t id : graph.outputs) outputs[output++] = id;
+      node_begin[g + 1] = node;
+      operand_begin[g + 1] = operand;
+      output_begin[g + 1] = output;
+    }
+    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+  }
+  /// The same without the room that was not needed.
+  template <ProgramSize Larger>
+  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
+      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
+    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
+    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
+    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
+    for (int g = 0; g <= used.graphs; ++g) {
+      node_begin[g] = from.node_begin[g];
+      operand_begin[g] = from.operand_begin[g];
+      output_begin[g] = from.output_begin[g];
+    }
+  }
+
+  constexpr GraphView graph(int g) const {
+    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
+            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/node_check.hpp
+
+#ifndef TESSERA_GRAPH_NODE_CHECK_HPP
+#define TESSERA_GRAPH_NODE_CHECK_HPP
+
+namespace tessera {
+
+/// The rule that a node breaks; empty when it breaks none.
+using BrokenRule = std::string_view;
+
+/// What the check of one node sees. Its number of operands has been checked, and that operands stand before it.
+struct NodeCheck {
+  const ProgramView& program;
+  const GraphView& graph;
+  int graph_index = 0, id = 0;
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
+  /// Whether operand i is a size.
+  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
+  /// Whether the first attribute is a dim of the node.
+  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
+};
+
+/// What every node of an operation keeps to.
+using CheckRule = BrokenRule (*)(const NodeCheck&);
+
+/// The check of an operation. Defined in ops/rows.hpp.
+constexpr CheckRule check_of(Op op);
+
+constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
+/// x with a dim of layers in front.
+constexpr bool stacks(const Node& stacked, const Node& x) {
+  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+         stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/operation.hpp
 
 #ifndef TESSERA_OPS_OPERATION_HPP
@@ -6286,6 +6419,33 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
   }
 }
 
+/// The dims of the result are those of the operands, broadcast against each other.
+constexpr BrokenRule check_broadcast(const NodeCheck& c) {
+  const Node& node = c.node();
+  int rank = 0;
+  for (int i = 0; i < node.arity; ++i) rank = rank < c.x(i).rank ? c.x(i).rank : rank;
+  unsigned unit = 0;
+  for (int d = 0; d < rank; ++d) {
+    bool all = true;
+    for (int i = 0; i < node.arity; ++i)
+      if (const int own = d - (rank - c.x(i).rank); own >= 0 && !c.x(i).is_unit(own)) all = false;
+    if (all) unit |= 1u << d;
+  }
+  return node.rank == rank && node.unit == unit ? BrokenRule{} : "the result has the dims of its operands, broadcast";
+}
+/// Operands from `first` on have one element type, which is that of the result unless the operation compares.
+constexpr BrokenRule check_types(const NodeCheck& c, int first) {
+  if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+  const Node& node = c.node();
+  const bool predicate = row_of(node).predicate;
+  for (int i = first; i < node.arity; ++i) {
+    if (c.x(i).dtype != c.x(first).dtype) return "operands have one element type";
+    if (!predicate && c.x(i).dtype != node.dtype) return "the result has the element type of its operands";
+  }
+  return predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : BrokenRule{};
+}
+constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
+
 struct AnyElementwiseOperation {};
 
 /// What elementwise operations have unless they say something else. An operation adds its `name` and
@@ -6304,6 +6464,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
 
@@ -6911,6 +7072,9 @@ constexpr double select(double condition, double yes, double no) { return condit
 struct SelectOp : ElementwiseOperation<3> {
   static constexpr std::string_view name = "select";
   static constexpr Linearity linear = Linearity::choice;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
+  };
   static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
     return select(condition, yes, no);
   }
@@ -6924,6 +7088,7 @@ struct SelectOp : ElementwiseOperation<3> {
 /// Who computes with it converts between the element types.
 struct CastOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "cast";
+  static constexpr CheckRule check = check_broadcast;
   static constexpr bool folds = true, of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
@@ -6941,6 +7106,11 @@ struct BroadcastOp {
                              .flops = 0,
                              .shape_only = 1u << 1};
   static constexpr bool by_part = false;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
+  };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
@@ -7023,6 +7193,40 @@ struct AttentionForm {
     return labels;
   }
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/node_text.hpp
+
+#ifndef TESSERA_GRAPH_NODE_TEXT_HPP
+#define TESSERA_GRAPH_NODE_TEXT_HPP
+
+namespace tessera {
+
+/// The attributes of a node as text: what it is besides its operation and operands. Empty when it is nothing.
+using AttributeText = std::string (*)(const ProgramView&, const GraphView&, int id);
+
+/// How an operation prints its attributes; null when it has none. Defined in ops/rows.hpp.
+constexpr AttributeText attribute_text_of(Op op);
+
+namespace detail {
+
+inline std::string number_text(const Node& constant) {
+  const HostNumber number = number_of(constant);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", number.real());
+  const bool exact = !is_floating(constant.dtype) && HostNumber(constant.value) == number;
+  return exact || is_floating(constant.dtype) ? text : std::to_string(number.integer());
+}
+inline char label_name(int label) { return static_cast<char>('a' + label); }
+
+inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(dim_of(graph[id]));
+}
+
+}  // namespace detail
 
 }  // namespace tessera
 
@@ -7190,6 +7394,35 @@ constexpr void attention_second_gradient(Gradient& r) {
   }
 }
 
+constexpr BrokenRule check_attention(const NodeCheck& c) {
+  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
+  const bool plain = node.op == Op::attention_lse;
+  const bool is_gradient = node.op == Op::attention_grad;
+  const DType type = q.dtype, wide = computed_as(type);
+  for (int i = 0; i < node.arity; ++i)
+    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+        c.x(i).dtype != (sum ? wide : type))
+      return "operands and result have one element type";
+  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+  if (!is_floating(type)) return "attention is of floating numbers";
+  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
+  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
+  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
+  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
+  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
+  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
+  if (!is_gradient)
+    return node.rank == 4 && node.unit == out ? BrokenRule{}
+                                              : "the result has the dims of the queries, and the width of the values";
+  for (int i : {3, 5})
+    if (c.x(i).rank != 4 || c.x(i).unit != out)
+      return "a result has the dims of the queries, and the width of the values";
+  if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
+  const Node& of = c.x(node.labels[1]);
+  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
+}
+
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .kind = OpKind::attention,
@@ -7201,6 +7434,10 @@ struct AttentionLseOp {
                                  },
                              .sharding = attention_sharding};
   static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
 };
 
 struct AttentionOp {
@@ -7217,6 +7454,10 @@ struct AttentionOp {
                              .sharding = attention_sharding,
                              .joins_operand = 3};
   static constexpr GradientRule gradient = attention_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
 };
 
 struct AttentionGradOp {
@@ -7232,6 +7473,11 @@ struct AttentionGradOp {
                              .partial = sums_over_queries,
                              .joins_alike = true};
   static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return concat_text(form.of == 0 ? "q" : form.of == 1 ? "k" : "v", form.causal ? ", causal" : "");
+  };
 };
 
 using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
@@ -7340,6 +7586,48 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
 }
 
+constexpr BrokenRule check_einsum(const NodeCheck& c) {
+  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
+  const EinsumLabels labels = EinsumLabels::of(node);
+  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
+  const int ranks[] = {a.rank, b.rank, node.rank};
+  for (int list = 0; list < 3; ++list)
+    for (int d = 0; d < max_rank; ++d) {
+      const int label = lists[list][d];
+      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      for (int e = 0; e < d; ++e)
+        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+    }
+  for (int d = 0; d < node.rank; ++d) {
+    bool found = false, unit = true;
+    for (int list = 0; list < 2; ++list)
+      for (int e = 0; e < ranks[list]; ++e)
+        if (lists[list][e] == labels.out[d]) {
+          found = true;
+          unit = unit && c.x(list).is_unit(e);
+        }
+    if (!found) return "a label of the result is one of an operand";
+    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
+  }
+  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+             ? BrokenRule{}
+             : "operands have one element type, and the result that of its products";
+}
+
+inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::string text;
+  auto list = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
+  };
+  list(labels.a, graph.operand_node(id, 0).rank);
+  text += ',';
+  list(labels.b, graph.operand_node(id, 1).rank);
+  text += "->";
+  list(labels.out, graph[id].rank);
+  return text;
+}
+
 struct EinsumOp {
   static constexpr OpRow row{.name = "einsum",
                              .kind = OpKind::contraction,
@@ -7352,6 +7640,8 @@ struct EinsumOp {
     einsum_operand_gradient(r, 0);
     einsum_operand_gradient(r, 1);
   };
+  static constexpr CheckRule check = check_einsum;
+  static constexpr AttributeText attributes = einsum_text;
 };
 
 using ContractionOperations = OperationList<EinsumOp>;
@@ -7622,15 +7912,59 @@ constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
 
 namespace tessera::ops {
 
+constexpr BrokenRule check_repeat(const NodeCheck& c) {
+  const Node& node = c.node();
+  const Repeat repeat = Repeat::of(node);
+  if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
+    return "a repeat has a body of its own";
+  const GraphView& body = c.program.graphs[node.index()];
+  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+    return "carried and stacked values are operands";
+  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
+  if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
+    return "a number that counts layers is an integer";
+  if (body.output_count < repeat.carried) return "a body gives every carried value";
+  for (int k = 0; k < repeat.carried; ++k)
+    if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
+  for (int a = 0; a < body.size; ++a) {
+    if (body[a].op != Op::argument) continue;
+    const int i = body[a].index();
+    if (i >= node.arity) return "an argument of a body is an operand of its repeat";
+    if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))
+      return "an argument of a body has the type of the operand";
+  }
+  return {};
+}
+constexpr BrokenRule check_project(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const GraphView& body = c.program.graphs[from.index()];
+  const int output = output_of(node);
+  if (output < 0 || output >= body.output_count) return "a projection is of an output";
+  const Node& type = body[body.outputs[output]];
+  const bool carried = output < Repeat::of(from).carried;
+  return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}
+                                                                : "a projection has the type of the output";
+}
+
 struct RepeatOp {
   static constexpr OpRow row{.name = "repeat", .kind = OpKind::control, .arity = any_arity, .flops = 0};
   static constexpr GradientRule gradient = repeat_gradient;
+  static constexpr CheckRule check = check_repeat;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
+  };
 };
 
 // The repeat reads the cotangents of its projections.
 struct ProjectOp {
   static constexpr OpRow row{
       .name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .flops = 0};
+  static constexpr CheckRule check = check_project;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::to_string(output_of(graph[id]));
+  };
 };
 
 using ControlOperations = OperationList<RepeatOp, ProjectOp>;
@@ -7712,6 +8046,16 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   }
 }
 
+/// `rows` are rows of `table` at the indices of operand 1.
+constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
+  const Node& index = c.x(1);
+  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
+  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
+      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
+    return "rows have the dims of the indices and of a row";
+  return {};
+}
+
 struct GatherOp {
   static constexpr OpRow row{
       .name = "gather",
@@ -7729,6 +8073,7 @@ struct GatherOp {
                {g.id, r.x(1).id, table.id});
     r.add(0, build::cast(sums, table.dtype()));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
 // scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
@@ -7746,6 +8091,10 @@ struct ScatterOp {
     const Value rows = r.x(0), g = r.full_g();
     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
                     {g.id, r.x(1).id}));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    return check_rows(c, c.node(), c.x(0));
   };
 };
 
@@ -7791,24 +8140,76 @@ constexpr bool is_host_number(const Value& v) {
   return all;
 }
 
+constexpr BrokenRule check_argument(const NodeCheck& c) {
+  return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
+             ? "an argument is one of the program's"
+             : BrokenRule{};
+}
+constexpr BrokenRule check_number(const NodeCheck& c) {
+  return c.node().rank == 0 ? BrokenRule{} : "a number has rank 0";
+}
+constexpr BrokenRule check_size(const NodeCheck& c) {
+  if (c.node().rank != 0) return "a number has rank 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "a size is a 64-bit integer";
+}
+constexpr BrokenRule check_extent(const NodeCheck& c) {
+  if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
+  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is one of the operand's";
+}
+constexpr BrokenRule check_arange(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  return c.is_size(0) && c.node().rank == 1 && c.node().unit == 0 ? BrokenRule{}
+                                                                  : "as many numbers as the operand says";
+}
+constexpr BrokenRule check_iota(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
+}
+constexpr BrokenRule check_like_operand(const NodeCheck& c) {
+  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+}
+constexpr BrokenRule check_random(const NodeCheck& c) {
+  return c.x(1).rank == 0 ? check_like_operand(c) : "a key is a number";
+}
+constexpr BrokenRule check_constraint(const NodeCheck& c) {
+  return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
+}
+constexpr BrokenRule check_alike(const NodeCheck& c) {
+  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "what is alike has one shape";
+}
+
+inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(graph[id].index()) + (is_stacked_argument(graph[id]) ? ", stacked" : "");
+}
+
 struct ArgumentOp {
   static constexpr OpRow row{
       .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_argument;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct DimOp {
   static constexpr OpRow row{
       .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct ScalarOp {
   static constexpr OpRow row{
       .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct ConstantOp {
   static constexpr OpRow row{
       .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return tessera::detail::number_text(graph[id]);
+  };
 };
 
 struct ExtentOp {
@@ -7819,11 +8220,17 @@ struct ExtentOp {
                              .sharding = no_factors,
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_extent;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct AxisSizeOp {
   static constexpr OpRow row{
       .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(axis_of(graph[id]).view());
+  };
 };
 
 struct ArangeOp {
@@ -7842,6 +8249,8 @@ struct ArangeOp {
                                  },
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_arange;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct IotaOp {
@@ -7852,6 +8261,8 @@ struct IotaOp {
                              .sharding = like_sharding,
                              .flops = 0,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_iota;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 // Operands: what to be shaped like, and the key.
@@ -7863,6 +8274,12 @@ struct RandomOp {
                              .sharding = like_sharding,
                              .flops = 20,
                              .shape_only = 1};
+  static constexpr CheckRule check = check_random;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const RandomDraw draw = RandomDraw::of(graph[id]);
+    return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+           std::to_string(draw.stream);
+  };
 };
 
 struct ConstraintOp {
@@ -7883,6 +8300,10 @@ struct ConstraintOp {
     }
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
+  static constexpr CheckRule check = check_constraint;
+  static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
+    return program.specs[graph[id].index()].text();
+  };
 };
 
 // The second operand says how the result lies, and its elements are never read.
@@ -7901,6 +8322,7 @@ struct AlikeOp {
                              .flops = 0,
                              .shape_only = 2};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr CheckRule check = check_alike;
 };
 
 using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, ExtentOp, AxisSizeOp, ArangeOp, IotaOp,
@@ -8168,6 +8590,79 @@ constexpr void permute_gradient(Gradient& r) {
   r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
 }
 
+constexpr BrokenRule check_rearrange(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Factors f = Factors::of(node);
+  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
+  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  for (int p = 0; p < f.count; ++p) {
+    if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+        f.order[p] >= f.count)
+      return "parts lie in dims";
+    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
+    placed |= 1u << f.order[p];
+    factored |= 1u << f.in_dim[p];
+    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
+    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
+  }
+  if (placed != (1u << f.count) - 1) return "every part has one place in the result";
+  if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+}
+/// The dim that an operation works along is one of the rank, and the others are those of its operands.
+constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  const unsigned dim = 1u << dim_of(c.node());
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype || ((c.x(i).unit ^ c.node().unit) & ~dim) != 0)
+      return "only the extent of one dim changes";
+  return {};
+}
+constexpr BrokenRule check_slice(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) ? BrokenRule{} : "a size is a number";
+}
+constexpr BrokenRule check_pad(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) || same_static_shape(c.node(), c.x(2)) ? BrokenRule{}
+                                                             : "a pad has the shape of its third operand";
+}
+constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c, c.node().arity); }
+constexpr BrokenRule check_permute(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  for (int i = 1; i < c.node().arity; ++i)
+    if (!c.is_size(i)) return "places are numbers";
+  return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
+}
+
+/// "a (b c) -> a b c", as ts::rearrange reads it.
+inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
+  const Factors f = Factors::of(graph[id]);
+  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
+    std::string text;
+    for (int d = 0; d < rank; ++d) {
+      std::string names;
+      int parts = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (dim_at(p) == d) {
+          names += names.empty() ? "" : " ";
+          names += tessera::detail::label_name(name_at(p));
+          ++parts;
+        }
+      if (d > 0) text += ' ';
+      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
+    }
+    return text;
+  };
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+}
+
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
                              .kind = OpKind::layout,
@@ -8177,6 +8672,8 @@ struct RearrangeOp {
                              .sharding = rearrange_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = rearrange_gradient;
+  static constexpr CheckRule check = check_rearrange;
+  static constexpr AttributeText attributes = rearrange_text;
 };
 
 struct SliceOp {
@@ -8192,6 +8689,8 @@ struct SliceOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
+  static constexpr CheckRule check = check_slice;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PadOp {
@@ -8207,6 +8706,8 @@ struct PadOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
   };
+  static constexpr CheckRule check = check_pad;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct ConcatOp {
@@ -8219,6 +8720,8 @@ struct ConcatOp {
                              .offset = concat_offset,
                              .flops = 0};
   static constexpr GradientRule gradient = concat_gradient;
+  static constexpr CheckRule check = check_concat;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PermuteOp {
@@ -8230,6 +8733,8 @@ struct PermuteOp {
                              .sharding = like_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
+  static constexpr CheckRule check = check_permute;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
@@ -8291,6 +8796,29 @@ constexpr void extreme_gradient(Gradient& r) {
   r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
 }
 
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  int rank = 0;
+  unsigned unit = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
+    ++rank;
+  }
+  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
+                                                                            : "the result has the dims that are kept";
+}
+
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
 struct SumOp {
   static constexpr OpRow row{.name = "sum",
                              .kind = OpKind::reduction,
@@ -8304,6 +8832,8 @@ struct SumOp {
     Value g = r.g();
     r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 struct MaxOp {
@@ -8314,6 +8844,8 @@ struct MaxOp {
                              .sharding = reduction_sharding,
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 struct MinOp {
@@ -8324,6 +8856,8 @@ struct MinOp {
                              .sharding = reduction_sharding,
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
@@ -8353,6 +8887,10 @@ constexpr Value cumsum(Value x, int dim, Scan scan) {
 
 namespace tessera::ops {
 
+constexpr BrokenRule check_scan(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+}
+
 // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
 struct CumsumOp {
   static constexpr OpRow row{.name = "cumsum",
@@ -8365,6 +8903,11 @@ struct CumsumOp {
     Scan scan = Scan::of(r.node());
     scan.reverse = !scan.reverse;
     r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
+  static constexpr CheckRule check = check_scan;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Scan scan = Scan::of(graph[id]);
+    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
   };
 };
 
@@ -8431,12 +8974,37 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
       fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
 }
 
+/// Dims other than that of the node are those of the first operands.
+constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || ((c.x(i).unit ^ c.node().unit) & ~(1u << dim_of(c.node()))) != 0)
+      return "only the extent of one dim changes";
+  return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
+}
+constexpr BrokenRule check_argsort(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
+  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
+}
+constexpr BrokenRule check_take_along(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
+  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
+}
+constexpr BrokenRule check_put_along(const NodeCheck& c) {
+  if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
+  return check_take_along(c);
+}
+
 struct ArgsortOp {
   static constexpr OpRow row{.name = "argsort",
                              .kind = OpKind::sort,
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
+  static constexpr CheckRule check = check_argsort;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return concat_text(dim_of(graph[id]), order_of(graph[id]) == Order::descending ? ", descending" : "");
+  };
 };
 
 struct TakeAlongOp {
@@ -8455,6 +9023,8 @@ struct TakeAlongOp {
     const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
+  static constexpr CheckRule check = check_take_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PutAlongOp {
@@ -8468,6 +9038,8 @@ struct PutAlongOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
   };
+  static constexpr CheckRule check = check_put_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
@@ -8555,6 +9127,17 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
 }
 
 // Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
 struct WindowsOp {
   static constexpr OpRow row{.name = "windows",
                              .kind = OpKind::layout,
@@ -8573,6 +9156,8 @@ struct WindowsOp {
     const int dim = dim_of(r.node());
     r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 // Operands: stride, dilation and extent after the first.
@@ -8599,6 +9184,8 @@ struct FoldOp {
     const int dim = dim_of(r.node());
     r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
   };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using WindowOperations = OperationList<WindowsOp, FoldOp>;
@@ -8670,13 +9257,33 @@ template <class... Operation> constexpr auto make_gradient_table(OperationList<O
   (table.add(op_v<Operation>, gradient_rule<Operation>()), ...);
   return table;
 }
+template <class Operation> constexpr AttributeText attribute_text() {
+  if constexpr (requires { Operation::attributes; })
+    return Operation::attributes;
+  else
+    return nullptr;
+}
+template <class... Operation> constexpr auto make_text_table(OperationList<Operation...>) {
+  OperationTable<AttributeText> table;
+  (table.add(op_v<Operation>, attribute_text<Operation>()), ...);
+  return table;
+}
+template <class... Operation> constexpr auto make_check_table(OperationList<Operation...>) {
+  OperationTable<CheckRule> table;
+  (table.add(op_v<Operation>, Operation::check), ...);
+  return table;
+}
 inline constexpr auto row_table = make_row_table(Operations{});
 inline constexpr auto gradient_table = make_gradient_table(Operations{});
+inline constexpr auto text_table = make_text_table(Operations{});
+inline constexpr auto check_table = make_check_table(Operations{});
 
 }  // namespace detail
 }  // namespace ops
 
 constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
+constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
+constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
 
 }  // namespace tessera
@@ -13517,7 +14124,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
   if (context.module == nullptr)
     fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!build::same_static_shape(a.node(), b.node()))
+  if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
   const auto alike = [&](const Value& of, const Value& other) {
     return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .unit = of.node().unit},
@@ -13977,98 +14584,6 @@ inline void collective_permute(DType type, std::span<const Route> routes, std::s
 }
 
 }  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/graph/program.hpp
-
-#ifndef TESSERA_GRAPH_PROGRAM_HPP
-#define TESSERA_GRAPH_PROGRAM_HPP
-
-namespace tessera {
-
-/// A read-only traced program: graph 0 and the bodies of its repeats.
-struct ProgramView {
-  const GraphView* graphs = nullptr;
-  int graph_count = 0;
-  const PartitionSpec* specs = nullptr;
-  int argument_count = 0;  ///< leaves of the arguments, used or not
-  int spec_count = 0;
-
-  constexpr const GraphView& main() const { return graphs[0]; }
-};
-
-struct ProgramSize {
-  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
-
-  static constexpr ProgramSize of(const Module& module) {
-    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
-    for (const Graph& graph : module.graphs) {
-      size.nodes += static_cast<int>(graph.nodes.size());
-      size.operands += static_cast<int>(graph.operands.size());
-      size.outputs += static_cast<int>(graph.outputs.size());
-    }
-    return size;
-  }
-  constexpr bool fits(const ProgramSize& room) const {
-    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
-           specs <= room.specs;
-  }
-};
-
-/// A traced program as a constant: arrays with room for a program of this size. One that has no room leaves them empty,
-/// and says in `used` how much it takes.
-template <ProgramSize Room> struct FrozenProgram {
-  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
-  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
-  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
-  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
-  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  ProgramSize used{1, 0, 0, 0, 0};
-  int argument_count = 0;   ///< leaves of the arguments, used or not
-  bool simplified = false;  ///< what this was made from
-  Refusal refusal{};
-
-  constexpr FrozenProgram() = default;
-  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
-      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
-    if (!used.fits(Room)) return;
-    int node = 0, operand = 0, output = 0;
-    for (int g = 0; g < used.graphs; ++g) {
-      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
-      for (const Node& n : graph.nodes) nodes[node++] = n;
-      for (std::int32_t id : graph.operands) operands[operand++] = id;
-      for (std::int32_t id : graph.outputs) outputs[output++] = id;
-      node_begin[g + 1] = node;
-      operand_begin[g + 1] = operand;
-      output_begin[g + 1] = output;
-    }
-    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
-  }
-  /// The same without the room that was not needed.
-  template <ProgramSize Larger>
-  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
-      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
-    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
-    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
-    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
-    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
-    for (int g = 0; g <= used.graphs; ++g) {
-      node_begin[g] = from.node_begin[g];
-      operand_begin[g] = from.operand_begin[g];
-      output_begin[g] = from.output_begin[g];
-    }
-  }
-
-  constexpr GraphView graph(int g) const {
-    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
-            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
-  }
-};
-
-}  // namespace tessera
 
 #endif
 
@@ -14599,109 +15114,6 @@ namespace tessera {
 
 namespace detail {
 
-inline std::string number_text(const Node& constant) {
-  const HostNumber number = number_of(constant);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", number.real());
-  const bool exact = !is_floating(constant.dtype) && HostNumber(constant.value) == number;
-  return exact || is_floating(constant.dtype) ? text : std::to_string(number.integer());
-}
-inline char label_name(int label) { return static_cast<char>('a' + label); }
-
-inline std::string einsum_text(const GraphView& graph, int id) {
-  const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::string text;
-  auto list = [&](const std::int8_t* own, int rank) {
-    for (int d = 0; d < rank; ++d) text += label_name(own[d]);
-  };
-  list(labels.a, graph.operand_node(id, 0).rank);
-  text += ',';
-  list(labels.b, graph.operand_node(id, 1).rank);
-  text += "->";
-  list(labels.out, graph[id].rank);
-  return text;
-}
-
-/// "a (b c) -> a b c", as ts::rearrange reads it.
-inline std::string rearrange_text(const GraphView& graph, int id) {
-  const Factors f = Factors::of(graph[id]);
-  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
-    std::string text;
-    for (int d = 0; d < rank; ++d) {
-      std::string names;
-      int parts = 0;
-      for (int p = 0; p < f.count; ++p)
-        if (dim_at(p) == d) {
-          names += names.empty() ? "" : " ";
-          names += label_name(name_at(p));
-          ++parts;
-        }
-      if (d > 0) text += ' ';
-      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
-    }
-    return text;
-  };
-  return side(
-             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
-         " -> " +
-         side(
-             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
-}
-
-/// What a node is besides its operation and operands; empty when it is nothing.
-inline std::string attribute_text(const ProgramView& program, const GraphView& graph, int id) {
-  const Node& node = graph[id];
-  switch (row_of(node).kind) {
-    case OpKind::source:
-      if (node.op == Op::constant) return number_text(node);
-      if (node.op == Op::extent) return std::to_string(dim_of(node));
-      if (node.op == Op::axis_size) return std::string(axis_of(node).view());
-      return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
-    case OpKind::reduction: {
-      const Reduced reduced = Reduced::of(node);
-      std::string text;
-      for (int d = 0; d < max_rank; ++d)
-        if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
-      return text + (reduced.keep ? ", keepdims" : "");
-    }
-    case OpKind::contraction:
-      return einsum_text(graph, id);
-    case OpKind::layout:
-      return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
-    case OpKind::index:
-    case OpKind::fold:
-      return std::to_string(dim_of(node));
-    case OpKind::scan: {
-      const Scan scan = Scan::of(node);
-      return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
-    }
-    case OpKind::sort:
-      return concat_text(dim_of(node),
-                         node.op == Op::argsort && order_of(node) == Order::descending ? ", descending" : "");
-    case OpKind::random: {
-      const RandomDraw draw = RandomDraw::of(node);
-      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
-             std::to_string(draw.stream);
-    }
-    case OpKind::attention: {
-      const AttentionForm form = AttentionForm::of_node(node);
-      const std::string of = node.op != Op::attention_grad ? "" : form.of == 0 ? "q" : form.of == 1 ? "k" : "v";
-      return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
-    }
-    case OpKind::constraint:
-      return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
-    case OpKind::control: {
-      if (node.op == Op::project) return std::to_string(output_of(node));
-      const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
-                         repeat.counted ? ", counted by its last operand" : "",
-                         repeat.reverse ? ", last to first" : "");
-    }
-    default:
-      return {};
-  }
-}
-
 /// "f32[?,1]": an extent is 1 where that is static, and otherwise not known yet.
 inline std::string type_text(const Node& node) {
   std::string text(name_of(node.dtype));
@@ -14709,7 +15121,8 @@ inline std::string type_text(const Node& node) {
   return node.rank == 0 ? text : text + "]";
 }
 inline std::string operation_text(const ProgramView& program, const GraphView& graph, int id) {
-  const std::string attribute = attribute_text(program, graph, id);
+  const AttributeText text = attribute_text_of(graph[id].op);
+  const std::string attribute = text ? text(program, graph, id) : std::string();
   return std::string(row_of(graph[id]).name) + (attribute.empty() ? "" : "[" + attribute + "]");
 }
 
@@ -14944,8 +15357,7 @@ constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
     const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && build::same_static_shape(made[operands[0]], node))
-      result = operands[0];
+    if (result < 0 && node.op == Op::broadcast && same_static_shape(made[operands[0]], node)) result = operands[0];
     left_dead = left_dead || result >= 0;
     if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
       result = split_product(made, node, operands);
@@ -15112,7 +15524,7 @@ struct BindArguments {
 template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
   if constexpr (TensorOperand<Result>) {
     const Value value = lower(x, result);
-    if (!build::same_static_shape(value.node(), x.node()))
+    if (!same_static_shape(value.node(), x.node()))
       value.refuse(errc::shape_mismatch,
                    "[stack] a layer returns the shape that it is given: of the two, one has a dim "
                    "of static extent 1, as keepdims makes it, where the other has none");
@@ -15724,19 +16136,10 @@ class GraphVerifier {
   }
 
  private:
-  using Rule = std::string_view;
+  using Rule = BrokenRule;
   const ProgramView& program_;
   const GraphView& graph_;
   int index_;
-
-  static constexpr bool same_type(const Node& x, const Node& y) {
-    return build::same_static_shape(x, y) && x.dtype == y.dtype;
-  }
-  /// x with one more dim in front.
-  static constexpr bool stacks(const Node& stacked, const Node& x) {
-    return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-           stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
-  }
 
   constexpr Rule check(int id) const {
     const Node& node = graph_[id];
@@ -15749,279 +16152,9 @@ class GraphVerifier {
       if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
         return "a repeat is read through its projections, and these read nothing else";
     }
-    if (node.op == Op::repeat) return check_repeat(id);
-    if (node.rank > max_rank || node.unit >> node.rank != 0) return "a dim is one of the rank";
-    switch (row.kind) {
-      case OpKind::source:
-        return check_source(id);
-      case OpKind::index:
-        if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
-        if (node.op == Op::arange)
-          return is_size(id, 0) && node.rank == 1 && node.unit == 0 ? Rule{} : "as many numbers as the operand says";
-        return build::same_static_shape(node, x(id, 0)) ? Rule{} : "the result has the shape of the operand";
-      case OpKind::random:
-        if (x(id, 1).rank != 0) return "a key is a number";
-        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::constraint:
-        if (node.op == Op::constraint && node.index() < 0) return "a constraint has a spec";
-        if (node.op == Op::alike && !build::same_static_shape(node, x(id, 1))) return "what is alike has one shape";
-        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::elementwise:
-        return check_elementwise(id);
-      case OpKind::reduction:
-        return check_reduction(id);
-      case OpKind::contraction:
-        return check_einsum(id);
-      case OpKind::layout:
-        return node.op == Op::rearrange ? check_rearrange(id)
-               : node.op == Op::windows ? check_windows(id, node, x(id, 0))
-                                        : check_along_dim(id);
-      case OpKind::fold:
-        return check_windows(id, x(id, 0), node);
-      case OpKind::indexed:
-        return check_indexed(id);
-      case OpKind::scan:
-        if (dim_of(node) < 0 || dim_of(node) >= node.rank) return "the dim is one of the rank";
-        return same_type(node, x(id, 0)) ? Rule{} : "the result has the type of the operand";
-      case OpKind::sort:
-        return check_sort(id);
-      case OpKind::attention:
-        return check_attention(id);
-      case OpKind::control:
-        return check_project(id);
-    }
-    return {};
-  }
-  constexpr const Node& x(int id, int i) const { return graph_.operand_node(id, i); }
-  constexpr bool is_size(int id, int i) const { return x(id, i).rank == 0 && x(id, i).dtype == DType::i64; }
-
-  constexpr Rule check_source(int id) const {
-    const Node& node = graph_[id];
-    if (node.op == Op::argument)
-      return node.index() < 0 || (index_ == 0 && node.index() >= program_.argument_count)
-                 ? "an argument is one of the program's"
-                 : Rule{};
-    if (node.rank != 0) return "a number has rank 0";
-    if ((node.op == Op::dim || node.op == Op::extent || node.op == Op::axis_size) && node.dtype != DType::i64)
-      return "a size is a 64-bit integer";
-    if (node.op == Op::extent && (dim_of(node) < 0 || dim_of(node) >= x(id, 0).rank))
-      return "the dim is one of the operand's";
-    return {};
-  }
-
-  constexpr Rule check_elementwise(int id) const {
-    const Node& node = graph_[id];
-    int rank = 0;
-    for (int i = 0; i < node.arity; ++i) rank = rank < x(id, i).rank ? x(id, i).rank : rank;
-    unsigned unit = 0;
-    for (int d = 0; d < rank; ++d) {
-      bool all = true;
-      for (int i = 0; i < node.arity; ++i)
-        if (const int own = d - (rank - x(id, i).rank); own >= 0 && !x(id, i).is_unit(own)) all = false;
-      if (all) unit |= 1u << d;
-    }
-    if (node.rank != rank || node.unit != unit) return "the result has the dims of its operands, broadcast";
-    if (node.op == Op::broadcast && !build::same_static_shape(node, x(id, 1)))
-      return "a broadcast has the shape of its second operand";
-    if (node.op == Op::cast) return {};
-    const bool chooses = node.op == Op::select;
-    if (chooses && x(id, 0).dtype != DType::bool_) return "a condition is a bool";
-    for (int i = chooses ? 1 : 0; i < node.arity; ++i) {
-      if (has_operand(row_of(node).shape_only, i)) continue;
-      if (x(id, i).dtype != x(id, chooses ? 1 : 0).dtype) return "operands have one element type";
-      if (!row_of(node).predicate && x(id, i).dtype != node.dtype)
-        return "the result has the element type of its operands";
-    }
-    return row_of(node).predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : Rule{};
-  }
-
-  constexpr Rule check_reduction(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const Reduced reduced = Reduced::of(node);
-    if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-    int rank = 0;
-    unsigned unit = 0;
-    for (int d = 0; d < from.rank; ++d) {
-      if (reduced.has(d) && !reduced.keep) continue;
-      if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
-      ++rank;
-    }
-    return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? Rule{}
-                                                                              : "the result has the dims that are kept";
-  }
-
-  constexpr Rule check_einsum(int id) const {
-    const Node &node = graph_[id], &a = x(id, 0), &b = x(id, 1);
-    const EinsumLabels labels = EinsumLabels::of(node);
-    const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
-    const int ranks[] = {a.rank, b.rank, node.rank};
-    for (int list = 0; list < 3; ++list)
-      for (int d = 0; d < max_rank; ++d) {
-        const int label = lists[list][d];
-        if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
-        for (int e = 0; e < d; ++e)
-          if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
-      }
-    for (int d = 0; d < node.rank; ++d) {
-      bool found = false, unit = true;
-      for (int list = 0; list < 2; ++list)
-        for (int e = 0; e < ranks[list]; ++e)
-          if (lists[list][e] == labels.out[d]) {
-            found = true;
-            unit = unit && x(id, list).is_unit(e);
-          }
-      if (!found) return "a label of the result is one of an operand";
-      if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
-    }
-    return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
-               ? Rule{}
-               : "operands have one element type, and the result that of its products";
-  }
-
-  constexpr Rule check_rearrange(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const Factors f = Factors::of(node);
-    if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
-    unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
-    for (int p = 0; p < f.count; ++p) {
-      if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
-          f.order[p] >= f.count)
-        return "parts lie in dims";
-      if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
-      placed |= 1u << f.order[p];
-      factored |= 1u << f.in_dim[p];
-      if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
-      if (node.arity > 1 && graph_.operand(id, 1 + p) >= 0 && !is_size(id, 1 + p)) return "a size is a number";
-    }
-    if (placed != (1u << f.count) - 1) return "every part has one place in the result";
-    if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
-    return node.unit == unit && node.dtype == from.dtype ? Rule{} : "the result has the type that its parts make";
-  }
-
-  // slice, pad, concat
-  constexpr Rule check_along_dim(int id) const {
-    const Node& node = graph_[id];
-    const int dim = dim_of(node);
-    if (dim < 0 || dim >= node.rank) return "the dim is one of the rank";
-    const bool joins = node.op == Op::concat;
-    for (int i = 0; i < (joins ? node.arity : 1); ++i) {
-      const Node& from = x(id, i);
-      if (from.rank != node.rank || from.dtype != node.dtype || ((from.unit ^ node.unit) & ~(1u << dim)) != 0)
-        return "only the extent of one dim changes";
-    }
-    if (joins) return {};
-    if (node.op == Op::permute) {
-      for (int i = 1; i < node.arity; ++i)
-        if (!is_size(id, i)) return "places are numbers";
-      return node.unit == x(id, 0).unit ? Rule{} : "the result has the type of the operand";
-    }
-    if (!is_size(id, 1)) return "a start is a number";
-    if (node.op == Op::slice) return is_size(id, 2) ? Rule{} : "a size is a number";
-    return is_size(id, 2) || build::same_static_shape(node, x(id, 2)) ? Rule{}
-                                                                      : "a pad has the shape of its third operand";
-  }
-
-  constexpr Rule check_indexed(int id) const {
-    const Node& node = graph_[id];
-    const bool gathers = node.op == Op::gather;
-    const Node &table = gathers ? x(id, 0) : node, &rows = gathers ? node : x(id, 0), &index = x(id, 1);
-    if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-    if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype)
-      return "rows have the dims of the indices and of a row";
-    if (!gathers && !same_type(node, x(id, 2))) return "the result has the type of the table";
-    return rows.unit == (index.unit | (table.unit >> 1) << index.rank)
-               ? Rule{}
-               : "rows have the dims of the indices and of a row";
-  }
-
-  /// `runs` has two dims where `line` has one.
-  constexpr Rule check_windows(int id, const Node& runs, const Node& line) const {
-    const int dim = dim_of(graph_[id]);
-    if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
-    const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
-    if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
-        unsigned{runs.unit} >> (dim + 2) != after)
-      return "one dim is two of the other";
-    return is_size(id, 1) && is_size(id, 2) && is_size(id, 3) ? Rule{} : "sizes and steps are numbers";
-  }
-  constexpr Rule check_sort(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const int dim = dim_of(node);
-    if (dim < 0 || dim >= node.rank) return "the dim is one of the rank";
-    const bool finds = node.op == Op::argsort;
-    for (int i = 0; i < (finds ? 1 : node.arity); ++i)
-      if (x(id, i).rank != node.rank || ((x(id, i).unit ^ node.unit) & ~(1u << dim)) != 0)
-        return "only the extent of one dim changes";
-    const DType index = finds ? node.dtype : x(id, 1).dtype;
-    if (index != DType::i32 && index != DType::i64) return "indices are integers";
-    if (finds) return node.arity == 1 || (node.arity == 2 && is_size(id, 1)) ? Rule{} : "how many is a number";
-    if (node.op == Op::put_along && !build::same_static_shape(node, x(id, 2)))
-      return "the result has the shape of the third operand";
-    return node.dtype == from.dtype ? Rule{} : "elements keep their type";
-  }
-
-  constexpr Rule check_attention(int id) const {
-    const Node &node = graph_[id], &q = x(id, 0), &k = x(id, 1);
-    const bool plain = node.op == Op::attention_lse;
-    const bool is_gradient = node.op == Op::attention_grad;
-    const DType type = q.dtype, wide = computed_as(type);
-    for (int i = 0; i < node.arity; ++i)
-      if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
-          x(id, i).dtype != (sum ? wide : type))
-        return "operands and result have one element type";
-    if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
-    if (!is_floating(type)) return "attention is of floating numbers";
-    if (x(id, node.arity - 1).rank != 0) return "a scale is a number";
-    if (q.rank != 4 || k.rank != 4 || (!plain && x(id, 2).rank != 4)) return "queries, keys and values have rank 4";
-    const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
-    const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
-    if (plain) return node.rank == 3 && node.unit == lse ? Rule{} : "a row has one logarithm";
-    const unsigned out = (q.unit & 7u) | unit(x(id, 2), 3) << 3;
-    if (const Node& rows = x(id, is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse)
-      return "a row has one logarithm";
-    if (!is_gradient)
-      return node.rank == 4 && node.unit == out ? Rule{}
-                                                : "the result has the dims of the queries, and the width of the values";
-    for (int i : {3, 5})
-      if (x(id, i).rank != 4 || x(id, i).unit != out)
-        return "a result has the dims of the queries, and the width of the values";
-    if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-    const Node& of = x(id, node.labels[1]);
-    return node.rank == of.rank && node.unit == of.unit ? Rule{} : "a gradient has the dims of what it is of";
-  }
-
-  constexpr Rule check_repeat(int id) const {
-    const Node& node = graph_[id];
-    const Repeat repeat = Repeat::of(node);
-    if (node.index() <= 0 || node.index() >= program_.graph_count || node.index() == index_)
-      return "a repeat has a body of its own";
-    const GraphView& body = program_.graphs[node.index()];
-    if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
-      return "carried and stacked values are operands";
-    if (repeat.counted == (repeat.stacked > 0))
-      return "a repeat has stacked operands, or a number, to count its layers";
-    if (repeat.counted && (x(id, node.arity - 1).rank != 0 || is_floating(x(id, node.arity - 1).dtype)))
-      return "a number that counts layers is an integer";
-    if (body.output_count < repeat.carried) return "a body gives every carried value";
-    for (int k = 0; k < repeat.carried; ++k)
-      if (!same_type(body[body.outputs[k]], x(id, k))) return "a carried value keeps its type";
-    for (int a = 0; a < body.size; ++a) {
-      if (body[a].op != Op::argument) continue;
-      const int i = body[a].index();
-      if (i >= node.arity) return "an argument of a body is an operand of its repeat";
-      if (!(repeat.is_stacked(i) ? stacks(x(id, i), body[a]) : same_type(x(id, i), body[a])))
-        return "an argument of a body has the type of the operand";
-    }
-    return {};
-  }
-  constexpr Rule check_project(int id) const {
-    const Node &node = graph_[id], &from = x(id, 0);
-    const GraphView& body = program_.graphs[from.index()];
-    const int output = output_of(node);
-    if (output < 0 || output >= body.output_count) return "a projection is of an output";
-    const Node& type = body[body.outputs[output]];
-    const bool carried = output < Repeat::of(from).carried;
-    return (carried ? same_type(node, type) : stacks(node, type)) ? Rule{} : "a projection has the type of the output";
+    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
+      return "a dim is one of the rank";
+    return check_of(node.op)({program_, graph_, index_, id});
   }
 };
 
@@ -22141,7 +22274,7 @@ namespace detail {
 constexpr Dependence combined(const Node& node, const OpRow& row, const Dependence* in) {
   bool any = false, all = true;
   int linear_count = 0;
-  for (int i = 0; i < node.arity; ++i) {
+  for (int i = 0; i < node.arity && i < 3; ++i) {
     if (has_operand(row.shape_only, i)) continue;
     if (in[i] == Dependence::nonlinear) return Dependence::nonlinear;
     const bool is_linear = in[i] == Dependence::linear;

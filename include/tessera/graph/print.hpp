@@ -2,120 +2,15 @@
 #define TESSERA_GRAPH_PRINT_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <cstdio>
 #include <string>
 
-#include <tessera/graph/attention_form.hpp>
-#include <tessera/graph/attributes.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/graph/program.hpp>
 #include <tessera/graph/row.hpp>
 
 namespace tessera {
 
 namespace detail {
-
-inline std::string number_text(const Node& constant) {
-  const HostNumber number = number_of(constant);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", number.real());
-  const bool exact = !is_floating(constant.dtype) && HostNumber(constant.value) == number;
-  return exact || is_floating(constant.dtype) ? text : std::to_string(number.integer());
-}
-inline char label_name(int label) { return static_cast<char>('a' + label); }
-
-inline std::string einsum_text(const GraphView& graph, int id) {
-  const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::string text;
-  auto list = [&](const std::int8_t* own, int rank) {
-    for (int d = 0; d < rank; ++d) text += label_name(own[d]);
-  };
-  list(labels.a, graph.operand_node(id, 0).rank);
-  text += ',';
-  list(labels.b, graph.operand_node(id, 1).rank);
-  text += "->";
-  list(labels.out, graph[id].rank);
-  return text;
-}
-
-/// "a (b c) -> a b c", as ts::rearrange reads it.
-inline std::string rearrange_text(const GraphView& graph, int id) {
-  const Factors f = Factors::of(graph[id]);
-  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
-    std::string text;
-    for (int d = 0; d < rank; ++d) {
-      std::string names;
-      int parts = 0;
-      for (int p = 0; p < f.count; ++p)
-        if (dim_at(p) == d) {
-          names += names.empty() ? "" : " ";
-          names += label_name(name_at(p));
-          ++parts;
-        }
-      if (d > 0) text += ' ';
-      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
-    }
-    return text;
-  };
-  return side(
-             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
-         " -> " +
-         side(
-             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
-}
-
-/// What a node is besides its operation and operands; empty when it is nothing.
-inline std::string attribute_text(const ProgramView& program, const GraphView& graph, int id) {
-  const Node& node = graph[id];
-  switch (row_of(node).kind) {
-    case OpKind::source:
-      if (node.op == Op::constant) return number_text(node);
-      if (node.op == Op::extent) return std::to_string(dim_of(node));
-      if (node.op == Op::axis_size) return std::string(axis_of(node).view());
-      return std::to_string(node.index()) + (is_stacked_argument(node) ? ", stacked" : "");
-    case OpKind::reduction: {
-      const Reduced reduced = Reduced::of(node);
-      std::string text;
-      for (int d = 0; d < max_rank; ++d)
-        if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
-      return text + (reduced.keep ? ", keepdims" : "");
-    }
-    case OpKind::contraction:
-      return einsum_text(graph, id);
-    case OpKind::layout:
-      return node.op == Op::rearrange ? rearrange_text(graph, id) : std::to_string(dim_of(node));
-    case OpKind::index:
-    case OpKind::fold:
-      return std::to_string(dim_of(node));
-    case OpKind::scan: {
-      const Scan scan = Scan::of(node);
-      return concat_text(dim_of(node), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
-    }
-    case OpKind::sort:
-      return concat_text(dim_of(node),
-                         node.op == Op::argsort && order_of(node) == Order::descending ? ", descending" : "");
-    case OpKind::random: {
-      const RandomDraw draw = RandomDraw::of(node);
-      return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
-             std::to_string(draw.stream);
-    }
-    case OpKind::attention: {
-      const AttentionForm form = AttentionForm::of_node(node);
-      const std::string of = node.op != Op::attention_grad ? "" : form.of == 0 ? "q" : form.of == 1 ? "k" : "v";
-      return of + (form.causal ? (of.empty() ? "causal" : ", causal") : "");
-    }
-    case OpKind::constraint:
-      return node.op == Op::alike ? std::string() : program.specs[node.index()].text();
-    case OpKind::control: {
-      if (node.op == Op::project) return std::to_string(output_of(node));
-      const Repeat repeat = Repeat::of(node);
-      return concat_text("graph ", node.index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
-                         repeat.counted ? ", counted by its last operand" : "",
-                         repeat.reverse ? ", last to first" : "");
-    }
-    default:
-      return {};
-  }
-}
 
 /// "f32[?,1]": an extent is 1 where that is static, and otherwise not known yet.
 inline std::string type_text(const Node& node) {
@@ -124,7 +19,8 @@ inline std::string type_text(const Node& node) {
   return node.rank == 0 ? text : text + "]";
 }
 inline std::string operation_text(const ProgramView& program, const GraphView& graph, int id) {
-  const std::string attribute = attribute_text(program, graph, id);
+  const AttributeText text = attribute_text_of(graph[id].op);
+  const std::string attribute = text ? text(program, graph, id) : std::string();
   return std::string(row_of(graph[id]).name) + (attribute.empty() ? "" : "[" + attribute + "]");
 }
 

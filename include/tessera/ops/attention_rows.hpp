@@ -8,6 +8,7 @@
 #include <tessera/graph/attention_form.hpp>
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -208,6 +209,9 @@ struct AttentionLseOp {
                              .sharding = attention_sharding};
   static constexpr GradientRule gradient = attention_lse_gradient;
   static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
 };
 
 struct AttentionOp {
@@ -225,6 +229,9 @@ struct AttentionOp {
                              .joins_operand = 3};
   static constexpr GradientRule gradient = attention_gradient;
   static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
 };
 
 struct AttentionGradOp {
@@ -241,6 +248,10 @@ struct AttentionGradOp {
                              .joins_alike = true};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return concat_text(form.of == 0 ? "q" : form.of == 1 ? "k" : "v", form.causal ? ", causal" : "");
+  };
 };
 
 using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;

@@ -4,6 +4,7 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -129,6 +130,20 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
              : "operands have one element type, and the result that of its products";
 }
 
+inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::string text;
+  auto list = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
+  };
+  list(labels.a, graph.operand_node(id, 0).rank);
+  text += ',';
+  list(labels.b, graph.operand_node(id, 1).rank);
+  text += "->";
+  list(labels.out, graph[id].rank);
+  return text;
+}
+
 struct EinsumOp {
   static constexpr OpRow row{.name = "einsum",
                              .kind = OpKind::contraction,
@@ -142,6 +157,7 @@ struct EinsumOp {
     einsum_operand_gradient(r, 1);
   };
   static constexpr CheckRule check = check_einsum;
+  static constexpr AttributeText attributes = einsum_text;
 };
 
 using ContractionOperations = OperationList<EinsumOp>;

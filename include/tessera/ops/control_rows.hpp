@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/graph/repeat_gradient.hpp>
 #include <tessera/ops/operation.hpp>
 
@@ -46,6 +47,11 @@ struct RepeatOp {
   static constexpr OpRow row{.name = "repeat", .kind = OpKind::control, .arity = any_arity, .flops = 0};
   static constexpr GradientRule gradient = repeat_gradient;
   static constexpr CheckRule check = check_repeat;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
+  };
 };
 
 // The repeat reads the cotangents of its projections.
@@ -53,6 +59,9 @@ struct ProjectOp {
   static constexpr OpRow row{
       .name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .flops = 0};
   static constexpr CheckRule check = check_project;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::to_string(output_of(graph[id]));
+  };
 };
 
 using ControlOperations = OperationList<RepeatOp, ProjectOp>;

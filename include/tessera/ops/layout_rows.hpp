@@ -4,6 +4,7 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -307,6 +308,32 @@ constexpr BrokenRule check_permute(const NodeCheck& c) {
   return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
 }
 
+/// "a (b c) -> a b c", as ts::rearrange reads it.
+inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
+  const Factors f = Factors::of(graph[id]);
+  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
+    std::string text;
+    for (int d = 0; d < rank; ++d) {
+      std::string names;
+      int parts = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (dim_at(p) == d) {
+          names += names.empty() ? "" : " ";
+          names += tessera::detail::label_name(name_at(p));
+          ++parts;
+        }
+      if (d > 0) text += ' ';
+      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
+    }
+    return text;
+  };
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+}
+
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
                              .kind = OpKind::layout,
@@ -317,6 +344,7 @@ struct RearrangeOp {
                              .flops = 0};
   static constexpr GradientRule gradient = rearrange_gradient;
   static constexpr CheckRule check = check_rearrange;
+  static constexpr AttributeText attributes = rearrange_text;
 };
 
 struct SliceOp {
@@ -333,6 +361,7 @@ struct SliceOp {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
   static constexpr CheckRule check = check_slice;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PadOp {
@@ -349,6 +378,7 @@ struct PadOp {
     r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
   };
   static constexpr CheckRule check = check_pad;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct ConcatOp {
@@ -362,6 +392,7 @@ struct ConcatOp {
                              .flops = 0};
   static constexpr GradientRule gradient = concat_gradient;
   static constexpr CheckRule check = check_concat;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PermuteOp {
@@ -374,6 +405,7 @@ struct PermuteOp {
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
   static constexpr CheckRule check = check_permute;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;

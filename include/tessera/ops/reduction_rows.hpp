@@ -4,6 +4,7 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -69,6 +70,14 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
                                                                             : "the result has the dims that are kept";
 }
 
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
 struct SumOp {
   static constexpr OpRow row{.name = "sum",
                              .kind = OpKind::reduction,
@@ -83,6 +92,7 @@ struct SumOp {
     r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
   static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 struct MaxOp {
@@ -94,6 +104,7 @@ struct MaxOp {
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
   static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 struct MinOp {
@@ -105,6 +116,7 @@ struct MinOp {
                              .partial = always_partial};
   static constexpr GradientRule gradient = extreme_gradient;
   static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
 using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;

@@ -74,6 +74,17 @@ template <class... Operation> constexpr auto make_gradient_table(OperationList<O
   (table.add(op_v<Operation>, gradient_rule<Operation>()), ...);
   return table;
 }
+template <class Operation> constexpr AttributeText attribute_text() {
+  if constexpr (requires { Operation::attributes; })
+    return Operation::attributes;
+  else
+    return nullptr;
+}
+template <class... Operation> constexpr auto make_text_table(OperationList<Operation...>) {
+  OperationTable<AttributeText> table;
+  (table.add(op_v<Operation>, attribute_text<Operation>()), ...);
+  return table;
+}
 template <class... Operation> constexpr auto make_check_table(OperationList<Operation...>) {
   OperationTable<CheckRule> table;
   (table.add(op_v<Operation>, Operation::check), ...);
@@ -81,12 +92,14 @@ template <class... Operation> constexpr auto make_check_table(OperationList<Oper
 }
 inline constexpr auto row_table = make_row_table(Operations{});
 inline constexpr auto gradient_table = make_gradient_table(Operations{});
+inline constexpr auto text_table = make_text_table(Operations{});
 inline constexpr auto check_table = make_check_table(Operations{});
 
 }  // namespace detail
 }  // namespace ops
 
 constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
+constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
 constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
 

@@ -4,6 +4,7 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/ops/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
 
@@ -87,6 +88,9 @@ struct ArgsortOp {
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
   static constexpr CheckRule check = check_argsort;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return concat_text(dim_of(graph[id]), order_of(graph[id]) == Order::descending ? ", descending" : "");
+  };
 };
 
 struct TakeAlongOp {
@@ -106,6 +110,7 @@ struct TakeAlongOp {
     r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
   static constexpr CheckRule check = check_take_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct PutAlongOp {
@@ -120,6 +125,7 @@ struct PutAlongOp {
     r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
   };
   static constexpr CheckRule check = check_put_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;

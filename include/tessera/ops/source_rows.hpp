@@ -4,6 +4,7 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -75,28 +76,38 @@ constexpr BrokenRule check_alike(const NodeCheck& c) {
   return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "what is alike has one shape";
 }
 
+inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(graph[id].index()) + (is_stacked_argument(graph[id]) ? ", stacked" : "");
+}
+
 struct ArgumentOp {
   static constexpr OpRow row{
       .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
   static constexpr CheckRule check = check_argument;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct DimOp {
   static constexpr OpRow row{
       .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
   static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct ScalarOp {
   static constexpr OpRow row{
       .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
   static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = index_text;
 };
 
 struct ConstantOp {
   static constexpr OpRow row{
       .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
   static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return tessera::detail::number_text(graph[id]);
+  };
 };
 
 struct ExtentOp {
@@ -108,12 +119,16 @@ struct ExtentOp {
                              .flops = 0,
                              .shape_only = 1};
   static constexpr CheckRule check = check_extent;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct AxisSizeOp {
   static constexpr OpRow row{
       .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
   static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(axis_of(graph[id]).view());
+  };
 };
 
 struct ArangeOp {
@@ -133,6 +148,7 @@ struct ArangeOp {
                              .flops = 0,
                              .shape_only = 1};
   static constexpr CheckRule check = check_arange;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct IotaOp {
@@ -144,6 +160,7 @@ struct IotaOp {
                              .flops = 0,
                              .shape_only = 1};
   static constexpr CheckRule check = check_iota;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 // Operands: what to be shaped like, and the key.
@@ -156,6 +173,11 @@ struct RandomOp {
                              .flops = 20,
                              .shape_only = 1};
   static constexpr CheckRule check = check_random;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const RandomDraw draw = RandomDraw::of(graph[id]);
+    return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+           std::to_string(draw.stream);
+  };
 };
 
 struct ConstraintOp {
@@ -177,6 +199,9 @@ struct ConstraintOp {
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
   static constexpr CheckRule check = check_constraint;
+  static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
+    return program.specs[graph[id].index()].text();
+  };
 };
 
 // The second operand says how the result lies, and its elements are never read.

@@ -4,6 +4,7 @@
 
 #include <tessera/graph/gradient.hpp>
 #include <tessera/graph/node_check.hpp>
+#include <tessera/graph/node_text.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::build {
@@ -110,6 +111,7 @@ struct WindowsOp {
     r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 // Operands: stride, dilation and extent after the first.
@@ -137,6 +139,7 @@ struct FoldOp {
     r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 using WindowOperations = OperationList<WindowsOp, FoldOp>;
