@@ -28,7 +28,6 @@ inline std::string number_text(const Node& constant) {
 }
 inline char label_name(int label) { return static_cast<char>('a' + label); }
 
-
 inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) {
   return std::to_string(dim_of(graph[id]));
 }
