@@ -10,10 +10,10 @@
 
 #include <benchmark/benchmark.h>
 
-#include <tessera/runtime/buffer.hpp>
-#include <tessera/runtime/collectives.hpp>
-#include <tessera/runtime/reshard.hpp>
-#include <tessera/runtime/team.hpp>
+#include <tessera/runtime/memory/buffer.hpp>
+#include <tessera/runtime/threads/team.hpp>
+#include <tessera/runtime/transport/collectives.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
 
 namespace {
 

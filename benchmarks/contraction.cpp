@@ -6,7 +6,7 @@
 #include <Eigen/Core>
 #include <benchmark/benchmark.h>
 
-#include <tessera/kernels/contraction.hpp>
+#include <tessera/kernels/gemm/contraction.hpp>
 
 namespace {
 

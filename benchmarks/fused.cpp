@@ -6,7 +6,7 @@
 #include "../tests/unit/kernels/fused_programs.hpp"
 #include <benchmark/benchmark.h>
 
-#include <tessera/kernels/fused_kernel.hpp>
+#include <tessera/kernels/fused/fused_kernel.hpp>
 
 // Fused kernels on one thread, beside a copy of as many bytes. Bytes are those of all operands, each counted once.
 namespace {

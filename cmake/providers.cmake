@@ -1,6 +1,6 @@
 # Libraries that can multiply matrices for Tessera, for who wants them: tessera_find_provider(blas) and
 # tessera_find_provider(onednn) define tessera::blas and tessera::onednn where the library is found.
-# kernels/blas_provider.hpp and kernels/onednn_provider.hpp need them.
+# kernels/gemm/blas_provider.hpp and kernels/gemm/onednn_provider.hpp need them.
 function(tessera_find_provider name)
   if(TARGET tessera::${name})
     return()

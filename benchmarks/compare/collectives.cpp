@@ -10,8 +10,8 @@
 
 #include "harness.hpp"
 
-#include <tessera/runtime/buffer.hpp>
-#include <tessera/runtime/reshard.hpp>
+#include <tessera/runtime/memory/buffer.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
 
 namespace {
 

@@ -18,7 +18,7 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
-#include <tessera/runtime/team.hpp>
+#include <tessera/runtime/threads/team.hpp>
 
 namespace compare {
 

@@ -9,8 +9,8 @@
 #endif
 #include <xsimd/xsimd.hpp>
 
-#include <tessera/runtime/buffer.hpp>
-#include <tessera/runtime/team.hpp>
+#include <tessera/runtime/memory/buffer.hpp>
+#include <tessera/runtime/threads/team.hpp>
 
 namespace compare {
 

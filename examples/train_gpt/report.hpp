@@ -16,7 +16,7 @@
 #include "text.hpp"
 
 #include <tessera/base/error.hpp>
-#include <tessera/partition/plan.hpp>
+#include <tessera/partition/plan/plan.hpp>
 
 namespace train_gpt {
 

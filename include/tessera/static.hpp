@@ -4,9 +4,9 @@
 
 /// Planning, asserting and printing: traces, gradients, units and plans as constants. No threads, nothing to link.
 
-#include <tessera/graph/print.hpp>
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/graph/verify.hpp>
+#include <tessera/graph/ir/print.hpp>
+#include <tessera/graph/ir/verify.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/picture.hpp>
@@ -15,14 +15,14 @@
 #include <tessera/mesh/sharding_string.hpp>
 #include <tessera/mesh/sub_mesh.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/ops/shard_map.hpp>
-#include <tessera/partition/explain.hpp>
-#include <tessera/partition/explicit_axes.hpp>
-#include <tessera/partition/frozen_plan.hpp>
-#include <tessera/partition/plan_diff.hpp>
-#include <tessera/partition/plan_memory.hpp>
-#include <tessera/partition/static_plan.hpp>
-#include <tessera/partition/verify_plan.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/partition/plan/explain.hpp>
+#include <tessera/partition/plan/frozen_plan.hpp>
+#include <tessera/partition/plan/plan_diff.hpp>
+#include <tessera/partition/plan/plan_memory.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
+#include <tessera/partition/plan/verify_plan.hpp>
+#include <tessera/partition/propagation/explicit_axes.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -10,8 +10,8 @@
 #include <tessera/mesh/svg.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
-#include <tessera/runtime/collectives.hpp>
-#include <tessera/runtime/communication.hpp>
+#include <tessera/runtime/transport/collectives.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/static.hpp>
 #include <tessera/tensor/annotation.hpp>
 #include <tessera/tensor/batches.hpp>

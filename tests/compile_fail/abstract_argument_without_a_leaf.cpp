@@ -1,7 +1,7 @@
 // expect: an abstract argument has one leaf for each tensor, Dim and Scalar of its type
 // lines: 6
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

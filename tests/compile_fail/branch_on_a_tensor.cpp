@@ -1,6 +1,6 @@
 // expect first: if, .* and ! can.t use a tensor, whose values are not known .*; use ts::select\(condition, yes, no\)
-#include <tessera/graph/trace.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

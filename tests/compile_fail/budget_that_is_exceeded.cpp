@@ -1,6 +1,6 @@
 // expect: static assertion failed
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 

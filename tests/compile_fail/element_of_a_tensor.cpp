@@ -1,5 +1,5 @@
 // expect first: a part of a tensor is ts::slice
-#include <tessera/graph/trace.hpp>
+#include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,5 @@
 // expect first: == of tensors, element by element, is ts::equal\(x, y\)
-#include <tessera/graph/trace.hpp>
+#include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

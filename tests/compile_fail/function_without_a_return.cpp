@@ -1,6 +1,6 @@
 // expect first: the traced function returns nothing; it lacks a return
-#include <tessera/graph/trace.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

@@ -1,5 +1,5 @@
 // expect: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,7 +1,7 @@
 // expect first: the traced function calls a function that is not constexpr; write constexpr before the one that the
 // lines: 6
-#include <tessera/graph/trace.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

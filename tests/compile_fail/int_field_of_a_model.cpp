@@ -1,5 +1,5 @@
 // expect first: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a ts::Scalar
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,6 +1,6 @@
 // expect first: a number .* given to a traced function, is a ts::Dim where it is a size and a ts::Scalar otherwise
-#include <tessera/graph/trace.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

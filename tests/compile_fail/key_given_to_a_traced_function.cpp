@@ -1,5 +1,5 @@
 // expect first: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar
-#include <tessera/graph/trace.hpp>
+#include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/tensor/key.hpp>
 

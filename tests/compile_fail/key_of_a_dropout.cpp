@@ -1,5 +1,5 @@
 // expect first: the key of random numbers is a number or a ts::Scalar, such as the number of the step, not a ts::Key
-#include <tessera/graph/trace.hpp>
+#include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/tensor/key.hpp>
 

@@ -1,5 +1,5 @@
 // expect: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

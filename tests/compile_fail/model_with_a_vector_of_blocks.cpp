@@ -1,8 +1,8 @@
 // expect first: a model can't hold this container or string; use std::array .* and ts::Stack for layers of one kind
 #include <vector>
 
-#include <tessera/graph/trace.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

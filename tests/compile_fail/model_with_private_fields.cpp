@@ -1,6 +1,6 @@
 // expect first: a model is a plain struct of .*: without constructors, private fields, virtual functions and base
-#include <tessera/graph/trace.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

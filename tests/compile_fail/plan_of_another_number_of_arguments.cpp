@@ -1,6 +1,6 @@
 // expect: the traced function does not take as many arguments as it is given here
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 

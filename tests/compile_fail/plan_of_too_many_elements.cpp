@@ -1,7 +1,7 @@
 // expect: fail_large
 // lines: 7
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 

@@ -1,6 +1,6 @@
 // expect: a collective names an axis that its shard_map does not
 // lines: 7
-#include <tessera/ops/shard_map.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

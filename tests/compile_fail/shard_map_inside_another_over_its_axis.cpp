@@ -1,6 +1,6 @@
 // expect: names an axis that the one around it has
 // lines: 18
-#include <tessera/ops/shard_map.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

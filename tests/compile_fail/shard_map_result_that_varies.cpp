@@ -1,6 +1,6 @@
 // expect: differs between the devices of an axis that its out spec does not name
 // lines: 7
-#include <tessera/ops/shard_map.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

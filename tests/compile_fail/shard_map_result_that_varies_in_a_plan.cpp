@@ -1,7 +1,7 @@
 // expect: differs between the devices of an axis that its out spec does not name
 // lines: 9
-#include <tessera/ops/shard_map.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 

@@ -1,6 +1,6 @@
 // expect: it differs between .*the devices of an axis that its .*out spec does not name.*11
-#include <tessera/ops/shard_map.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 

@@ -1,6 +1,6 @@
 // expect: over an axis along which the value does not vary
 // lines: 7
-#include <tessera/ops/shard_map.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;

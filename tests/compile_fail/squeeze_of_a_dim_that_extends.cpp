@@ -1,5 +1,5 @@
 // expect: only a dim whose .*extent 1 is static, from keepdims .*ts::unit, can be dropped.*14
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,7 +1,7 @@
 // expect first: the layers of a Stack have no Stack inside, and take none as an argument
 #include <array>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

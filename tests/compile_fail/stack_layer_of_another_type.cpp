@@ -1,5 +1,5 @@
 // expect: a layer of a Stack returns another element type than it is given, which the next layer
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,5 @@
 // expect: a layer of a Stack returns one tensor, which the next layer is given
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,5 @@
 // expect first: tensors are values that do not change; write x = x \+ y
-#include <tessera/graph/trace.hpp>
+#include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

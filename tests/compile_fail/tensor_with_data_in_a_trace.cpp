@@ -1,5 +1,5 @@
 // expect: captured tensor: a tensor .*with data can.*t be used inside a .*traced function; pass it as an .*argument
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,6 +1,6 @@
 // expect: with_sharding_names_an_axis_that_the_mesh_lacks.*"modle".*14
 #include <tessera/ops/constraint.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 #ifdef TESSERA_TWIN

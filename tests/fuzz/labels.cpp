@@ -1,9 +1,9 @@
 // The texts of einsum, rearrange and shard_map, which programs give as constants.
 #include "fuzz.hpp"
 
-#include <tessera/ops/einsum.hpp>
-#include <tessera/ops/rearrange.hpp>
-#include <tessera/ops/shard_map_text.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/shard_map/shard_map_text.hpp>
 
 namespace ts = tessera;
 using fuzz::expect;

@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/graph/trace.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 

@@ -1,9 +1,9 @@
 #include <tuple>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/static_plan.hpp>
-#include <tessera/partition/verify_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
+#include <tessera/partition/plan/verify_plan.hpp>
 
 // Plans as constants: what a training step communicates is known to the compiler.
 

@@ -1,7 +1,7 @@
 #include <tuple>
 
-#include <tessera/graph/traced_units.hpp>
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/fuse/traced_units.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 // Programs of 2,000 nodes, those of gradients counted, and models whose layers are written out rather than put into a

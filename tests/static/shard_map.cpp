@@ -1,9 +1,9 @@
 #include <tuple>
 
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/ops/shard_map.hpp>
-#include <tessera/partition/static_plan.hpp>
-#include <tessera/partition/verify_plan.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
+#include <tessera/partition/plan/verify_plan.hpp>
 
 // What a function of local shards communicates is what it says, forward and backward, and nothing else.
 

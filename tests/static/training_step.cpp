@@ -1,9 +1,9 @@
 #include <tuple>
 
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/graph/verify.hpp>
+#include <tessera/graph/ir/verify.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 // Whole training steps of a transformer, optimizer included, traced, differentiated and planned in constant expressions
 // within the default limits of both compilers.

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/kernels/gemm.hpp>
+#include <tessera/kernels/gemm/gemm.hpp>
 
 namespace tessera_test {
 

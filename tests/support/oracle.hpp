@@ -11,8 +11,8 @@
 
 #include "scalar_ops.hpp"
 
-#include <tessera/graph/attributes.hpp>
-#include <tessera/graph/program.hpp>
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/program.hpp>
 
 /// A dense interpreter of traced programs, in double, by plain loops over every index. It shares nothing with the
 /// library but the graph: no rows, no kernels, no plans. What it says is what a program means.

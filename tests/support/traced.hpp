@@ -11,8 +11,8 @@
 #include "oracle.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/graph/verify.hpp>
+#include <tessera/graph/ir/verify.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace oracle {

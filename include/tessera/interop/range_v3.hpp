@@ -17,7 +17,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/tensor/allocate.hpp>

@@ -14,7 +14,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/attributes.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 

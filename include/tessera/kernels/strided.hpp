@@ -12,7 +12,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/op.hpp>
+#include <tessera/graph/ir/op.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/reduce_rows.hpp>
 

@@ -8,11 +8,11 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/nn/linear.hpp>
-#include <tessera/ops/attention.hpp>
-#include <tessera/ops/rearrange.hpp>
-#include <tessera/ops/slicing.hpp>
+#include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/layout/slicing.hpp>
 
 namespace tessera::nn {
 

@@ -6,11 +6,11 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/nn/layout.hpp>
 #include <tessera/nn/mixed.hpp>
-#include <tessera/ops/indexing.hpp>
-#include <tessera/ops/slicing.hpp>
+#include <tessera/ops/indexing/indexing.hpp>
+#include <tessera/ops/layout/slicing.hpp>
 #include <tessera/tensor/random.hpp>
 
 namespace tessera::nn {

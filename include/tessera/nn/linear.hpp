@@ -6,10 +6,10 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/nn/layout.hpp>
 #include <tessera/nn/mixed.hpp>
-#include <tessera/ops/einsum.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/random.hpp>
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/graph/operand.hpp>
+#include <tessera/graph/trace/operand.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 // Layers compute in the element type of what they are given. Given bf16 they keep their parameters in f32: products

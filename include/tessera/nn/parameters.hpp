@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/graph/tree.hpp>
+#include <tessera/graph/trace/tree.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera::nn {

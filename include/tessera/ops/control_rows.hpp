@@ -2,9 +2,9 @@
 #define TESSERA_OPS_CONTROL_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/graph/node_check.hpp>
-#include <tessera/graph/node_text.hpp>
-#include <tessera/graph/repeat_gradient.hpp>
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/repeat_gradient.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {

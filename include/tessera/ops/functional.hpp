@@ -2,9 +2,9 @@
 #define TESSERA_OPS_FUNCTIONAL_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/ops/einsum.hpp>
-#include <tessera/ops/reduction.hpp>
-#include <tessera/ops/shape.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {
 

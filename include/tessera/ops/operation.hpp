@@ -5,14 +5,14 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/graph/row.hpp>
+#include <tessera/graph/ir/row.hpp>
 
 namespace tessera {
 
 namespace ops {
 
 /// An operation is a struct in ops/ with
-///   row       all that passes ask of it (graph/row.hpp); elementwise operations say it in parts
+///   row       all that passes ask of it (graph/ir/row.hpp); elementwise operations say it in parts
 ///   (elementwise_operation.hpp) gradient  a GradientRule, if there is one
 /// and stands in the list of its family, which rows.hpp joins.
 template <class... Operation> struct OperationList {};

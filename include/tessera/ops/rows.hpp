@@ -4,17 +4,17 @@
 
 #include <cstddef>
 
-#include <tessera/ops/attention_rows.hpp>
-#include <tessera/ops/contraction_rows.hpp>
+#include <tessera/ops/attention/attention_rows.hpp>
+#include <tessera/ops/contraction/contraction_rows.hpp>
+#include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/control_rows.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
-#include <tessera/ops/indexed_rows.hpp>
-#include <tessera/ops/layout_rows.hpp>
-#include <tessera/ops/reduction_rows.hpp>
-#include <tessera/ops/scan_rows.hpp>
-#include <tessera/ops/sort_rows.hpp>
+#include <tessera/ops/indexing/indexed_rows.hpp>
+#include <tessera/ops/indexing/scan_rows.hpp>
+#include <tessera/ops/indexing/sort_rows.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
-#include <tessera/ops/window_rows.hpp>
 
 namespace tessera {
 

@@ -7,8 +7,8 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/expr.hpp>
-#include <tessera/graph/value.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
 

@@ -2,7 +2,7 @@
 #define TESSERA_OPTIM_INIT_STATE_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/graph/tree.hpp>
+#include <tessera/graph/trace/tree.hpp>
 #include <tessera/optim/adamw.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>

@@ -4,8 +4,8 @@
 
 #include <tuple>
 
-#include <tessera/graph/expr.hpp>
-#include <tessera/graph/value.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
 

@@ -12,8 +12,8 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/tree.hpp>
-#include <tessera/graph/value.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/tree.hpp>
 
 namespace tessera::optim {
 

@@ -14,10 +14,10 @@
 
 #include <tessera/parallel/device_groups.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
-#include <tessera/partition/reshard_path.hpp>
-#include <tessera/runtime/collectives.hpp>
-#include <tessera/runtime/communication.hpp>
-#include <tessera/runtime/team.hpp>
+#include <tessera/partition/reshard/reshard_path.hpp>
+#include <tessera/runtime/threads/team.hpp>
+#include <tessera/runtime/transport/collectives.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 
 /// Collectives on arrays that each device has for itself. They return new arrays; devices that end with equal values

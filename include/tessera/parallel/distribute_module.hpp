@@ -5,7 +5,7 @@
 #include <source_location>
 #include <utility>
 
-#include <tessera/graph/tree.hpp>
+#include <tessera/graph/trace/tree.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/tensor/reshard.hpp>
 

@@ -15,8 +15,8 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
-#include <tessera/partition/least_cost_path.hpp>
-#include <tessera/runtime/communication.hpp>
+#include <tessera/partition/reshard/least_cost_path.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 #include <tessera/tensor/reshard.hpp>

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <tessera/parallel/dtensor.hpp>
-#include <tessera/runtime/oracle.hpp>
-#include <tessera/runtime/oracle_rounding.hpp>
+#include <tessera/runtime/oracle/oracle.hpp>
+#include <tessera/runtime/oracle/oracle_rounding.hpp>
 
 namespace tessera {
 

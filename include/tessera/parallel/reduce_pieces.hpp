@@ -13,7 +13,7 @@
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/parallel/placement.hpp>
-#include <tessera/runtime/box_index.hpp>
+#include <tessera/runtime/transport/box_index.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 
 namespace tessera::detail {

@@ -15,14 +15,14 @@
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/separate.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/graph/host.hpp>
+#include <tessera/graph/ir/host.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/rows.hpp>
-#include <tessera/runtime/storage.hpp>
-#include <tessera/runtime/team.hpp>
+#include <tessera/runtime/memory/storage.hpp>
+#include <tessera/runtime/threads/team.hpp>
 
 namespace tessera {
 

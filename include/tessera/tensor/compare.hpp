@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include <tessera/base/hash.hpp>
-#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/reshard.hpp>
 
 namespace tessera {

@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/graph/nested_call.hpp>
-#include <tessera/partition/plan.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/graph/trace/nested_call.hpp>
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/program.hpp>
 #include <tessera/tensor/recent_calls.hpp>

@@ -8,10 +8,10 @@
 #include <type_traits>
 #include <vector>
 
-#include <tessera/kernels/contraction_provider.hpp>
 #include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/gemm/contraction_provider.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/partition/explain.hpp>
+#include <tessera/partition/plan/explain.hpp>
 #include <tessera/tensor/expression_program.hpp>
 #include <tessera/tensor/program.hpp>
 #include <tessera/tensor/recent_calls.hpp>

@@ -17,13 +17,13 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
-#include <tessera/runtime/storage.hpp>
-#include <tessera/runtime/team.hpp>
+#include <tessera/runtime/memory/storage.hpp>
+#include <tessera/runtime/threads/team.hpp>
 #include <tessera/tensor/allocate.hpp>
 #include <tessera/tensor/storage_of.hpp>
 

@@ -12,11 +12,11 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
-#include <tessera/runtime/buffer.hpp>
-#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/memory/buffer.hpp>
+#include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/allocate.hpp>
 #include <tessera/tensor/storage_of.hpp>
 

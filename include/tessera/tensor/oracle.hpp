@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/runtime/oracle.hpp>
-#include <tessera/runtime/oracle_run.hpp>
+#include <tessera/runtime/oracle/oracle.hpp>
+#include <tessera/runtime/oracle/oracle_run.hpp>
 
 namespace tessera {
 

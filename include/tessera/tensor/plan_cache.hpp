@@ -15,9 +15,9 @@
 
 #include <tessera/base/hash.hpp>
 #include <tessera/base/separate.hpp>
-#include <tessera/runtime/at_fork.hpp>
-#include <tessera/runtime/executable.hpp>
-#include <tessera/runtime/run_memory.hpp>
+#include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/memory/run_memory.hpp>
+#include <tessera/runtime/threads/at_fork.hpp>
 
 namespace tessera {
 

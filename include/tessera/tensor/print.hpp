@@ -17,9 +17,9 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/box.hpp>
-#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <tessera/base/separate.hpp>
-#include <tessera/graph/traced_units.hpp>
-#include <tessera/kernels/fused_kernel.hpp>
-#include <tessera/runtime/executable.hpp>
-#include <tessera/runtime/oracle.hpp>
-#include <tessera/runtime/step_code.hpp>
+#include <tessera/graph/fuse/traced_units.hpp>
+#include <tessera/kernels/fused/fused_kernel.hpp>
+#include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/oracle/oracle.hpp>
+#include <tessera/runtime/steps/step_code.hpp>
 #include <tessera/tensor/plan_cache.hpp>
 
 namespace tessera {

@@ -13,13 +13,13 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/random.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
-#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/allocate.hpp>
 #include <tessera/tensor/key.hpp>
 #include <tessera/tensor/storage_of.hpp>

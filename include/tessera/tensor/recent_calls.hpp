@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/graph/host.hpp>
-#include <tessera/graph/operand.hpp>
-#include <tessera/runtime/storage.hpp>
+#include <tessera/graph/ir/host.hpp>
+#include <tessera/graph/trace/operand.hpp>
+#include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/plan_cache.hpp>
 
 namespace tessera::detail {

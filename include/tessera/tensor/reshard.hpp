@@ -6,16 +6,16 @@
 #include <source_location>
 #include <vector>
 
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
-#include <tessera/partition/least_cost_path.hpp>
-#include <tessera/partition/planned_mesh.hpp>
-#include <tessera/runtime/communication.hpp>
-#include <tessera/runtime/reshard.hpp>
-#include <tessera/runtime/storage.hpp>
+#include <tessera/partition/plan/planned_mesh.hpp>
+#include <tessera/partition/reshard/least_cost_path.hpp>
+#include <tessera/runtime/memory/storage.hpp>
+#include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
 #include <tessera/tensor/allocate.hpp>
 #include <tessera/tensor/storage_of.hpp>
 

@@ -8,11 +8,11 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
-#include <tessera/graph/expr.hpp>
+#include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/rows.hpp>
-#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/memory/storage.hpp>
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <source_location>
 #include <span>
 
-#include <tessera/runtime/storage.hpp>
+#include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/storage_of.hpp>
 

@@ -3,8 +3,8 @@
 #include "../../support/random_program.hpp"
 #include "../../support/scalar_ops.hpp"
 
-#include <tessera/graph/group.hpp>
-#include <tessera/graph/lower_fused.hpp>
+#include <tessera/graph/fuse/group.hpp>
+#include <tessera/graph/fuse/lower_fused.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

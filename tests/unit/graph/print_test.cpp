@@ -1,6 +1,6 @@
 #include "../../support/traced.hpp"
 
-#include <tessera/graph/print.hpp>
+#include <tessera/graph/ir/print.hpp>
 
 namespace ts = tessera;
 

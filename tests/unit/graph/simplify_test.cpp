@@ -1,6 +1,6 @@
 #include "../../support/untyped.hpp"
 
-#include <tessera/graph/simplify.hpp>
+#include <tessera/graph/transform/simplify.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

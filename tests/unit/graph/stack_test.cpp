@@ -5,8 +5,8 @@
 
 #include "../../support/gradients.hpp"
 
-#include <tessera/graph/stack.hpp>
-#include <tessera/partition/shapes.hpp>
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

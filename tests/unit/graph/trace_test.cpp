@@ -1,6 +1,6 @@
 #include "../../support/gradients.hpp"
 
-#include <tessera/graph/trace.hpp>
+#include <tessera/graph/trace/trace.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

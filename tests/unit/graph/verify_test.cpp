@@ -1,6 +1,6 @@
 #include "../../support/random_program.hpp"
 
-#include <tessera/graph/verify.hpp>
+#include <tessera/graph/ir/verify.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/attention_bf16.hpp>
-#include <tessera/kernels/attention_gradient.hpp>
+#include <tessera/kernels/attention/attention_bf16.hpp>
+#include <tessera/kernels/attention/attention_gradient.hpp>
 
 namespace {
 

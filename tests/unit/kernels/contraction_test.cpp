@@ -11,8 +11,8 @@
 #include "../../support/indices.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/contraction.hpp>
-#include <tessera/kernels/eigen_provider.hpp>
+#include <tessera/kernels/gemm/contraction.hpp>
+#include <tessera/kernels/gemm/eigen_provider.hpp>
 
 namespace {
 

@@ -16,8 +16,8 @@
 #include "../../support/scalar_ops.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/fused.hpp>
-#include <tessera/kernels/simd.hpp>
+#include <tessera/graph/fuse/fused.hpp>
+#include <tessera/kernels/simd/simd.hpp>
 #include <tessera/ops/rows.hpp>
 
 namespace fused_case {

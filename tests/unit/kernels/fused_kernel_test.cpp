@@ -5,7 +5,7 @@
 #include "fused_programs.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/fused_kernel.hpp>
+#include <tessera/kernels/fused/fused_kernel.hpp>
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include <tessera/graph/fused.hpp>
+#include <tessera/graph/fuse/fused.hpp>
 #include <tessera/ops/rows.hpp>
 
 // Fused programs written by hand, for tests and benchmarks.

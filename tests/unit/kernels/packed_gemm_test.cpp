@@ -10,9 +10,9 @@
 #include "../../support/gemm_problem.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/bf16_gemm.hpp>
-#include <tessera/kernels/packed_gemm.hpp>
-#include <tessera/kernels/small_gemm.hpp>
+#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/packed_gemm.hpp>
+#include <tessera/kernels/gemm/small_gemm.hpp>
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/lane_ops.hpp>
+#include <tessera/kernels/simd/lane_ops.hpp>
 
 namespace {
 

@@ -2,7 +2,7 @@
 // exact types, and xsimd 8.1 has some for AVX-512 that only an optimising g++ takes.
 #include <cstdint>
 
-#include <tessera/kernels/lane_ops.hpp>
+#include <tessera/kernels/simd/lane_ops.hpp>
 
 namespace unoptimised {
 

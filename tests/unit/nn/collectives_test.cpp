@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/sgd.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;

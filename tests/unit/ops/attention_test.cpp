@@ -1,8 +1,8 @@
 #include "../../support/gradients.hpp"
 
-#include <tessera/graph/group.hpp>
-#include <tessera/graph/print.hpp>
-#include <tessera/ops/attention.hpp>
+#include <tessera/graph/fuse/group.hpp>
+#include <tessera/graph/ir/print.hpp>
+#include <tessera/ops/attention/attention.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

@@ -1,8 +1,8 @@
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
 
-#include <tessera/ops/convolution.hpp>
-#include <tessera/partition/shapes.hpp>
+#include <tessera/ops/contraction/convolution.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

@@ -1,6 +1,6 @@
 #include "../../support/untyped.hpp"
 
-#include <tessera/ops/einsum.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

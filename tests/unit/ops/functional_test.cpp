@@ -1,6 +1,6 @@
 #include "../../support/gradients.hpp"
 
-#include <tessera/graph/group.hpp>
+#include <tessera/graph/fuse/group.hpp>
 #include <tessera/ops/functional.hpp>
 
 namespace ts = tessera;

@@ -1,6 +1,6 @@
 #include "../../support/untyped.hpp"
 
-#include <tessera/ops/indexing.hpp>
+#include <tessera/ops/indexing/indexing.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

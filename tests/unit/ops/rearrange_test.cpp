@@ -1,6 +1,6 @@
 #include "../../support/untyped.hpp"
 
-#include <tessera/ops/rearrange.hpp>
+#include <tessera/ops/layout/rearrange.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

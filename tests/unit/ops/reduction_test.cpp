@@ -1,6 +1,6 @@
 #include "../../support/gradients.hpp"
 
-#include <tessera/ops/reduction.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

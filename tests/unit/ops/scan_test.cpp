@@ -1,7 +1,7 @@
 #include "../../support/untyped.hpp"
 
-#include <tessera/graph/print.hpp>
-#include <tessera/ops/scan.hpp>
+#include <tessera/graph/ir/print.hpp>
+#include <tessera/ops/indexing/scan.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

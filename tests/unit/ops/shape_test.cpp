@@ -1,7 +1,7 @@
 #include "../../support/gradients.hpp"
 #include "../base/expect_error.hpp"
 
-#include <tessera/ops/shape.hpp>
+#include <tessera/ops/layout/shape.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

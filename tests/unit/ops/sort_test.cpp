@@ -3,8 +3,8 @@
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
 
-#include <tessera/ops/sort.hpp>
-#include <tessera/partition/shapes.hpp>
+#include <tessera/ops/indexing/sort.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

@@ -4,7 +4,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/stack.hpp>
+#include <tessera/graph/trace/stack.hpp>
 #include <tessera/parallel/distribute_module.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>

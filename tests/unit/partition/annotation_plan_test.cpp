@@ -7,11 +7,11 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/print.hpp>
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/graph/verify.hpp>
+#include <tessera/graph/ir/print.hpp>
+#include <tessera/graph/ir/verify.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 using tessera_test::expect_error;

@@ -5,9 +5,9 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/ops/attention.hpp>
-#include <tessera/ops/reduction.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace ts = tessera;
 using tessera::tests::Planned;

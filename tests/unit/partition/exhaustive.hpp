@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/partition/reshard_path.hpp>
+#include <tessera/partition/reshard/reshard_path.hpp>
 
 namespace tessera::tests {
 

@@ -8,8 +8,8 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/partition/halo.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
+#include <tessera/partition/reshard/halo.hpp>
 
 // What slices, padding and joins send along a dim that is split, against sets of rows and boxes of devices.
 

@@ -4,7 +4,7 @@
 #include "exhaustive.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/partition/least_cost_path.hpp>
+#include <tessera/partition/reshard/least_cost_path.hpp>
 
 namespace {
 

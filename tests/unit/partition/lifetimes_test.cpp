@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/partition/lifetimes.hpp>
+#include <tessera/partition/plan/lifetimes.hpp>
 
 namespace {
 

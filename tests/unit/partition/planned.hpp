@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include <tessera/graph/lower_fused.hpp>
-#include <tessera/graph/trace.hpp>
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/fuse/lower_fused.hpp>
+#include <tessera/graph/trace/trace.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/explain.hpp>
-#include <tessera/partition/make_plan.hpp>
-#include <tessera/partition/verify_plan.hpp>
+#include <tessera/partition/plan/explain.hpp>
+#include <tessera/partition/plan/make_plan.hpp>
+#include <tessera/partition/plan/verify_plan.hpp>
 
 namespace tessera::tests {
 

@@ -6,7 +6,7 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 // The rule of each family of operations, and what the planner makes of it: operands as they lie, then the result and
 // what is sent. Sources: GSPMD 2105.04663 and Shardy's op sharding rules.

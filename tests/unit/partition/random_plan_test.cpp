@@ -6,7 +6,7 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 // Random layouts of the arguments: every plan keeps its invariants (verify_plan throws otherwise), and what a plan says

@@ -5,7 +5,7 @@
 #include "exhaustive.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/partition/reshard_path.hpp>
+#include <tessera/partition/reshard/reshard_path.hpp>
 
 namespace {
 

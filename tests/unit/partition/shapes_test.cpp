@@ -9,9 +9,9 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/trace.hpp>
+#include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/shapes.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace {
 

@@ -4,11 +4,11 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/partition/frozen_plan.hpp>
-#include <tessera/partition/plan_diff.hpp>
-#include <tessera/partition/static_plan.hpp>
+#include <tessera/partition/plan/frozen_plan.hpp>
+#include <tessera/partition/plan/plan_diff.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 using tessera_test::expect_error;

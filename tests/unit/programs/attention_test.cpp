@@ -1,6 +1,6 @@
 #include "check.hpp"
 
-#include <tessera/ops/attention.hpp>
+#include <tessera/ops/attention/attention.hpp>
 
 namespace ts = tessera;
 using namespace programs;

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/program.hpp>
 

@@ -15,10 +15,10 @@
 #include "../../support/oracle.hpp"
 
 #include <tessera/kernels/random.hpp>
-#include <tessera/partition/explain.hpp>
-#include <tessera/partition/make_plan.hpp>
-#include <tessera/partition/verify_plan.hpp>
-#include <tessera/runtime/oracle_run.hpp>
+#include <tessera/partition/plan/explain.hpp>
+#include <tessera/partition/plan/make_plan.hpp>
+#include <tessera/partition/plan/verify_plan.hpp>
+#include <tessera/runtime/oracle/oracle_run.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 

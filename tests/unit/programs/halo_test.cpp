@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/runtime/communication.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>

@@ -10,7 +10,7 @@
 
 #include "check.hpp"
 
-#include <tessera/graph/stack.hpp>
+#include <tessera/graph/trace/stack.hpp>
 #include <tessera/tensor/evaluate.hpp>
 
 /// Every operation on every element type that it is defined for: traced, and as an expression of stored tensors, on

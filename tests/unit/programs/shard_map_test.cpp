@@ -8,8 +8,8 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
-#include <tessera/ops/shard_map.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>

@@ -7,12 +7,12 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/mesh/sharding_string.hpp>
 #include <tessera/mesh/shardy.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/ops/shard_map.hpp>
-#include <tessera/runtime/communication.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>

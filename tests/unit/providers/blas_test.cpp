@@ -1,7 +1,7 @@
 #include "check_provider.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/blas_provider.hpp>
+#include <tessera/kernels/gemm/blas_provider.hpp>
 
 namespace {
 

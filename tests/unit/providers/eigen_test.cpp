@@ -1,7 +1,7 @@
 #include "check_provider.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/eigen_provider.hpp>
+#include <tessera/kernels/gemm/eigen_provider.hpp>
 
 namespace {
 

@@ -1,7 +1,7 @@
 #include "check_provider.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/onednn_provider.hpp>
+#include <tessera/kernels/gemm/onednn_provider.hpp>
 
 namespace {
 

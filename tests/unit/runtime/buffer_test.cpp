@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/runtime/buffer.hpp>
+#include <tessera/runtime/memory/buffer.hpp>
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/runtime/reshard.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
 
 namespace {
 

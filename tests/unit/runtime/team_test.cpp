@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/runtime/team.hpp>
+#include <tessera/runtime/threads/team.hpp>
 
 namespace {
 

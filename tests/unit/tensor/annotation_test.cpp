@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/ops/ops.hpp>
-#include <tessera/runtime/communication.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/annotation.hpp>
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>

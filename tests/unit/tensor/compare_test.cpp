@@ -7,7 +7,7 @@
 #include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/runtime/communication.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>

@@ -11,7 +11,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>

@@ -10,8 +10,8 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/graph/stack.hpp>
-#include <tessera/graph/value_and_grad.hpp>
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/parallel/local_map.hpp>
 #include <tessera/tensor/compile.hpp>

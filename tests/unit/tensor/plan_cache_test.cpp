@@ -20,12 +20,12 @@
 #include "../base/expect_error.hpp"
 
 #include <tessera/ops/ops.hpp>
-#include <tessera/runtime/attention_step.hpp>
-#include <tessera/runtime/contraction_step.hpp>
-#include <tessera/runtime/indexed_step.hpp>
-#include <tessera/runtime/layout_step.hpp>
-#include <tessera/runtime/random_step.hpp>
-#include <tessera/runtime/repeat_step.hpp>
+#include <tessera/runtime/steps/attention_step.hpp>
+#include <tessera/runtime/steps/contraction_step.hpp>
+#include <tessera/runtime/steps/indexed_step.hpp>
+#include <tessera/runtime/steps/layout_step.hpp>
+#include <tessera/runtime/steps/random_step.hpp>
+#include <tessera/runtime/steps/repeat_step.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>

@@ -7,10 +7,10 @@
 #include <type_traits>
 
 #include <tessera/base/inline.hpp>
-#include <tessera/graph/expr.hpp>
-#include <tessera/graph/gradient.hpp>
-#include <tessera/graph/node_check.hpp>
-#include <tessera/graph/value.hpp>
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {

@@ -1,0 +1,119 @@
+#ifndef TESSERA_GRAPH_FUSE_FUSED_HPP
+#define TESSERA_GRAPH_FUSE_FUSED_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/graph/ir/op.hpp>
+
+namespace tessera {
+
+/// How often a value of a fused kernel changes.
+enum class Level : std::uint8_t {
+  uniform,  ///< once a call
+  row,      ///< once a row
+  element,  ///< at every element
+};
+
+/// What one instruction of a fused kernel does.
+enum class InstrKind : std::uint8_t {
+  load,     ///< reads input `a` (element level; row level when the input has no extent along the row)
+  uniform,  ///< uniform number `a` of the call
+  index,    ///< global index along dim `a` of the iteration space: the row dim at element level, else an outer one
+  compute,  ///< elementwise `op` of instructions a, b, c
+  reduce,   ///< sum, max or min (`op`) of instruction `a` along the row, in pass `phase - 1`; at row level
+};
+
+/// One instruction. Operands are earlier instructions.
+struct Instr {
+  InstrKind kind = InstrKind::uniform;
+  Op op = Op::constant;
+  DType dtype = DType::f32;
+  Level level = Level::uniform;
+  std::uint8_t phase = 0;  ///< number of passes over the row that must have ended before the value exists
+  std::uint8_t a = 0, b = 0, c = 0;
+  friend constexpr bool operator==(const Instr&, const Instr&) = default;
+};
+
+/// How one output of a fused kernel is written.
+enum class StoreKind : std::uint8_t {
+  element,  ///< every element, in the pass of its phase
+  row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
+  /// Reduced with `op` into the output view, which repeats along the reduced dims (stride 0). A value at row or uniform
+  /// level counts once a row, unless `along_row`.
+  accumulate,
+};
+
+struct Store {
+  StoreKind kind = StoreKind::element;
+  Op op = Op::sum;         ///< of an accumulation: sum, max, min
+  bool along_row = false;  ///< of an accumulation: the row dim is among the reduced ones
+  std::uint8_t instr = 0;  ///< the value stored
+  DType dtype = DType::f32;
+  friend constexpr bool operator==(const Store&, const Store&) = default;
+};
+
+/// One fused kernel: a straight-line program run for every element of an iteration space [outer dims..., row dim].
+/// A row is passed over `phases` times: reductions along the row in pass p are at row level from pass p + 1 on.
+/// Values at element level are recomputed in every pass that needs them. Stores at element level need a pass of their
+/// phase (phase < phases); a row value of phase `phases` is what the last pass leaves.
+struct Fused {
+  static constexpr int max_instrs = 96, max_inputs = 24, max_outputs = 24, max_phases = 6;
+  Instr instrs[max_instrs]{};
+  Store stores[max_outputs]{};
+  DType inputs[max_inputs]{};       ///< element types of the inputs
+  bool input_in_row[max_inputs]{};  ///< false: static extent 1 along the row dim, so one load a row
+  std::uint8_t instr_count = 0, store_count = 0, input_count = 0, uniform_count = 0;
+  std::uint8_t phases = 1;
+
+  friend constexpr bool operator==(const Fused& x, const Fused& y) {
+    if (x.instr_count != y.instr_count || x.store_count != y.store_count || x.input_count != y.input_count ||
+        x.uniform_count != y.uniform_count || x.phases != y.phases)
+      return false;
+    for (int i = 0; i < x.instr_count; ++i)
+      if (!(x.instrs[i] == y.instrs[i])) return false;
+    for (int i = 0; i < x.store_count; ++i)
+      if (!(x.stores[i] == y.stores[i])) return false;
+    for (int i = 0; i < x.input_count; ++i)
+      if (x.inputs[i] != y.inputs[i] || x.input_in_row[i] != y.input_in_row[i]) return false;
+    return true;
+  }
+};
+
+/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats. Without
+/// initialisers: a call has room for more operands than it uses.
+struct FusedView {
+  void* data;
+  std::int64_t outer_stride[7];  ///< along each outer dim
+  std::int64_t row_stride;       ///< along the row dim: 0, 1 or any other
+};
+
+/// One call of a fused kernel over a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,
+/// elements [inner_begin, inner_end) of each. Kernels with more than one phase take whole rows.
+struct FusedCall {
+  int outer_rank = 0;
+  std::int64_t outer_extent[7]{};
+  std::int64_t global_offset[8]{};  ///< of the shard along each dim of the iteration space, the row dim last
+  std::int64_t row_begin = 0, row_end = 0, inner_begin = 0, inner_end = 0;
+  const FusedView* inputs = nullptr;
+  const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
+  const double* uniforms = nullptr;
+  /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
+  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in
+  /// order, indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is
+  /// completed across shards between passes.
+  int phase_begin = 0, phase_end = 1;
+  double* row_values = nullptr;
+  std::int64_t row_values_stride = 0;  ///< between reduces
+  bool past_caches = false;  ///< elements of results are not read soon, and are none of the elements that are read
+};
+
+using FusedKernel = void (*)(const FusedCall&);
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

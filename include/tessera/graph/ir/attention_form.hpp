@@ -1,0 +1,39 @@
+#ifndef TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
+#define TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/graph/ir/node.hpp>
+
+namespace tessera {
+
+/// Attributes of the three attention nodes. Queries are [batch, time, heads, width], keys [batch, keys, heads, width],
+/// values [batch, keys, heads, value width]; the scale of scores is a host scalar, the last operand.
+///
+///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
+///   attention       (q, k, v, lse, scale)              exp(scores - lse) v, shaped like q but for the width
+///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of`
+///
+/// A node has one result; what shares tiles of scores runs in one unit all the same: lse with the attention that reads
+/// it, and the cotangents of one attention.
+struct AttentionForm {
+  bool causal = false;  ///< a query sees the keys up to its own position
+  std::uint8_t of = 0;  ///< of attention_grad: 0 queries, 1 keys, 2 values
+
+  static constexpr AttentionForm of_node(const Node& node) {
+    return {node.labels[0] != 0, static_cast<std::uint8_t>(node.labels[1])};
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    labels[0] = causal ? 1 : 0;
+    labels[1] = static_cast<std::int8_t>(of);
+    return labels;
+  }
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

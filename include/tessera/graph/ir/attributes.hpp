@@ -1,0 +1,185 @@
+#ifndef TESSERA_GRAPH_IR_ATTRIBUTES_HPP
+#define TESSERA_GRAPH_IR_ATTRIBUTES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <bit>
+#include <cstdint>
+
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/base/promotion.hpp>
+#include <tessera/graph/ir/node.hpp>
+
+namespace tessera {
+
+/// Labels of an einsum: one small number per dim of the two operands and of the result; -1 past the rank.
+struct EinsumLabels {
+  std::int8_t a[max_rank], b[max_rank], out[max_rank];
+
+  static constexpr EinsumLabels of(const Node& node) { return std::bit_cast<EinsumLabels>(node.labels); }
+  constexpr Labels pack() const { return std::bit_cast<Labels>(*this); }
+};
+
+/// A rearrange splits the operand's dims into factors, orders the factors, and merges them into the result's dims.
+/// A dim without factors has static extent 1. Operand 1 + f is the size of factor f, absent where it is inferred.
+struct Factors {
+  std::int8_t count = 0;
+  std::int8_t in_dim[max_rank]{};   ///< operand dim of factor f; factors of a dim are consecutive, major first
+  std::int8_t order[max_rank]{};    ///< factor at position p of the result
+  std::int8_t out_dim[max_rank]{};  ///< result dim of position p, ascending
+
+  static constexpr Factors of(const Node& node) {
+    Factors f{};
+    while (f.count < max_rank && node.labels[static_cast<std::size_t>(f.count)] >= 0) ++f.count;
+    for (int p = 0; p < f.count; ++p) {
+      f.in_dim[p] = node.labels[static_cast<std::size_t>(p)];
+      f.order[p] = node.labels[static_cast<std::size_t>(p + 8)];
+      f.out_dim[p] = node.labels[static_cast<std::size_t>(p + 16)];
+    }
+    return f;
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    for (auto& label : labels) label = -1;
+    for (int p = 0; p < count; ++p) {
+      labels[static_cast<std::size_t>(p)] = in_dim[p];
+      labels[static_cast<std::size_t>(p + 8)] = order[p];
+      labels[static_cast<std::size_t>(p + 16)] = out_dim[p];
+    }
+    return labels;
+  }
+  constexpr bool keeps_order() const {
+    for (int p = 0; p < count; ++p)
+      if (order[p] != p) return false;
+    return true;
+  }
+};
+
+/// Dims that a reduction reduces, and whether they stay with extent 1.
+struct Reduced {
+  std::uint8_t dims = 0;  ///< bit d: dim d is reduced
+  bool keep = false;
+  bool constant = false;  ///< has no gradient: a shift that cancels in what it is used for
+
+  static constexpr Reduced of(const Node& node) {
+    return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0};
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    labels[0] = static_cast<std::int8_t>(dims);
+    labels[1] = keep ? 1 : 0;
+    labels[2] = constant ? 1 : 0;
+    return labels;
+  }
+  constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
+};
+
+/// The one dim that slice, pad, concat, extent, iota, windows, scans and sorts are about.
+constexpr int dim_of(const Node& node) { return node.labels[0]; }
+constexpr Labels pack_dim(int dim) {
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(dim);
+  return labels;
+}
+
+/// What a number has to be that a cast is given when a program is planned or run.
+enum class NumberRule : std::int8_t {
+  any,
+  of_its_type,  ///< a value of the integer type that it is cast to
+  probability,
+};
+constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr bool keeps(NumberRule rule, DType type, double number) {
+  return rule == NumberRule::of_its_type ? holds(type, number)
+                                         : rule != NumberRule::probability || (number >= 0 && number <= 1);
+}
+
+/// How a cumsum goes along its dim.
+struct Scan {
+  bool reverse = false;    ///< from the last element to the first
+  bool exclusive = false;  ///< of the elements before each, without itself
+
+  static constexpr Scan of(const Node& node) { return {node.labels[1] != 0, node.labels[2] != 0}; }
+  constexpr Labels pack(int dim) const {
+    Labels labels = pack_dim(dim);
+    labels[1] = reverse ? 1 : 0;
+    labels[2] = exclusive ? 1 : 0;
+    return labels;
+  }
+};
+
+/// Which elements come first. NaN comes last in both.
+enum class Order : std::int8_t { ascending, descending };
+
+constexpr Order order_of(const Node& argsort) { return static_cast<Order>(argsort.labels[1]); }
+constexpr Labels pack_order(int dim, Order order) {
+  Labels labels = pack_dim(dim);
+  labels[1] = static_cast<std::int8_t>(order);
+  return labels;
+}
+
+/// The mesh axis that a size or a permutation is about: its name.
+constexpr Labels pack_axis(const Name& name) {
+  Labels labels{};
+  for (std::size_t i = 0; i <= Name::max_length; ++i) labels[i] = static_cast<std::int8_t>(name.text[i]);
+  return labels;
+}
+constexpr Name axis_of(const Node& node) {
+  Name name;
+  for (std::size_t i = 0; i <= Name::max_length; ++i) name.text[i] = static_cast<char>(node.labels[i]);
+  return name;
+}
+
+/// A repeat's operands are `carried` values, then `stacked` ones (a leading dim of one slice a layer), then invariants.
+/// Its outputs are the carried values after the last layer, then stacked results. node.value is the body's graph.
+struct Repeat {
+  std::int32_t carried = 0, stacked = 0;
+  bool reverse = false;  ///< layers from the last to the first
+  bool counted = false;  ///< no operand is stacked: the last one is a number, how many layers there are
+
+  static constexpr Repeat of(const Node& node) {
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0};
+  }
+  constexpr Labels pack() const {
+    return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
+  }
+  constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
+
+ private:
+  struct Packed {
+    std::int32_t carried, stacked;
+    std::int8_t reverse, counted, rest[14];
+  };
+};
+
+/// The output of a repeat that a projection is of.
+constexpr int output_of(const Node& project) { return project.index(); }
+
+/// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
+constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }
+
+/// Which distribution a random node draws from.
+enum class Distribution : std::int8_t { uniform, normal };
+
+/// What a random node draws: uniform in [0, 1) or standard normal numbers at counters that are the global row-major
+/// index of the element. Operand 0 gives the shape, operand 1 is the key, a host scalar that holds an integer. The key
+/// that numbers are drawn with is fold_in(key, stream), and inside a repeat fold_in(that, layer + 1).
+struct RandomDraw {
+  Distribution distribution = Distribution::uniform;
+  std::uint32_t stream = 0;
+
+  static constexpr RandomDraw of(const Node& node) {
+    return {static_cast<Distribution>(node.labels[0]), static_cast<std::uint32_t>(node.value)};
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    labels[0] = static_cast<std::int8_t>(distribution);
+    return labels;
+  }
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

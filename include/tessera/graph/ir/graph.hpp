@@ -1,0 +1,130 @@
+#ifndef TESSERA_GRAPH_IR_GRAPH_HPP
+#define TESSERA_GRAPH_IR_GRAPH_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/narrow.hpp>
+#include <tessera/graph/ir/row.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+
+namespace tessera {
+
+/// A graph under construction. Adding a node that is already there returns the one that is: common subexpressions are
+/// shared as they are written.
+class Graph {
+ public:
+  Growable<Node> nodes;
+  Growable<std::int32_t> operands;
+  Growable<std::int32_t> outputs;
+
+  constexpr int size() const { return static_cast<int>(nodes.size()); }
+  constexpr const Node& operator[](int id) const { return nodes.data()[id]; }
+  constexpr int operand(int id, int i) const { return operands.data()[nodes.data()[id].first + i]; }
+  constexpr const Node& operand_node(int id, int i) const { return nodes.data()[operand(id, i)]; }
+  constexpr GraphView view() const {
+    return {nodes.data(), operands.data(), outputs.data(), size(), static_cast<int>(outputs.size())};
+  }
+
+  constexpr int add(Node node, const std::int32_t* begin, int arity) {
+    node.arity = narrow<std::uint16_t>(arity, "[graph] operands of one operation");
+    const Words words = std::bit_cast<Words>(node.labels);
+    const auto value = std::bit_cast<std::uint64_t>(node.value);
+    std::uint64_t h = static_cast<std::uint64_t>(node.op) << 24 | static_cast<std::uint64_t>(node.dtype) << 16 |
+                      static_cast<std::uint64_t>(node.rank) << 8 | node.unit;
+    // One expression a word: the compiler counts statements.
+    h = ((h * mix ^ value) * mix ^ words.a) * mix ^ (words.b * 31 + words.c);
+    for (int i = 0; i < arity; ++i) h = (h ^ h >> 29 ^ static_cast<std::uint64_t>(begin[i] + 2)) * mix;
+    node.hash = h ^ h >> 32;
+    std::int32_t& head = heads_[node.hash % buckets];
+    const Node* const all = nodes.data();
+    for (int id = head - 1; id >= 0; id = next_.data()[id] - 1)
+      if (all[id].hash == node.hash && same(all[id], node, words, value, begin)) return id;
+    next_.push_back(head);
+    head = size() + 1;
+    node.row = &row_of(node.op);
+    node.first = static_cast<std::int32_t>(operands.size());
+    for (int i = 0; i < arity; ++i) operands.push_back(begin[i]);
+    nodes.push_back(node);
+    return head - 1;
+  }
+  constexpr int add(const Node& node, std::initializer_list<std::int32_t> list = {}) {
+    return add(node, list.begin(), static_cast<int>(list.size()));
+  }
+  /// A node that is known to be new. Adding it again later is not noticed.
+  constexpr int append(Node node, const std::int32_t* begin) {
+    node.first = static_cast<std::int32_t>(operands.size());
+    for (int i = 0; i < node.arity; ++i) operands.push_back(begin[i]);
+    nodes.push_back(node);
+    return size() - 1;
+  }
+
+ private:
+  struct Words {
+    std::uint64_t a, b, c;
+  };
+  static constexpr std::uint64_t mix = 0x9e3779b97f4a7c15ull;
+  static constexpr std::size_t buckets = 512;
+  std::int32_t heads_[buckets]{};  ///< 1 + the newest node of each bucket; 0: none
+  Growable<std::int32_t> next_;    ///< the same for the older node in the bucket of each node
+
+  constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value,
+                      const std::int32_t* begin) const {
+    if (x.op != y.op || x.dtype != y.dtype || x.rank != y.rank || x.unit != y.unit || x.arity != y.arity) return false;
+    const Words other = std::bit_cast<Words>(x.labels);
+    if (other.a != words.a || other.b != words.b || other.c != words.c ||
+        std::bit_cast<std::uint64_t>(x.value) != value)
+      return false;
+    for (int i = 0; i < x.arity; ++i)
+      if (operands.data()[x.first + i] != begin[i]) return false;
+    return true;
+  }
+};
+
+/// What an operation said of operands that it does not take, and the line of its call.
+struct Refusal {
+  const char* text = nullptr;
+  std::uint32_t line = 0;
+};
+
+/// A traced program: graph 0 is the program itself, the others are bodies of repeats.
+struct Module {
+  std::vector<Graph> graphs = std::vector<Graph>(1);
+  Growable<PartitionSpec> specs;  ///< of the constraint nodes
+  Refusal refusal{};              ///< the first
+  bool outline = false;           ///< operations are counted, and give values of their types: whether a function runs
+  int operations = 0;             ///< of an outline
+
+  constexpr Graph& main() { return graphs[0]; }
+  constexpr const Graph& main() const { return graphs[0]; }
+  constexpr Graph& graph(int index) { return graphs[static_cast<std::size_t>(index)]; }
+  constexpr int add_graph() {
+    graphs.emplace_back();
+    return static_cast<int>(graphs.size()) - 1;
+  }
+  /// An operation does not take its operands. In the compiler the trace goes on as an outline, and ends with this
+  /// message: ended here, it would come with a list of all the calls that led here.
+  constexpr void refuse(errc id, const char* text, Source at = {}) {
+    if (!std::is_constant_evaluated()) fail(id, text);
+    if (refusal.text == nullptr) refusal = {text, at.line};
+    outline = true;
+  }
+  constexpr int add_spec(const PartitionSpec& spec) {
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (specs[i] == spec) return static_cast<int>(i);
+    specs.push_back(spec);
+    return static_cast<int>(specs.size()) - 1;
+  }
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,65 @@
+#ifndef TESSERA_GRAPH_IR_NODE_HPP
+#define TESSERA_GRAPH_IR_NODE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/hash.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/ir/op.hpp>
+
+namespace tessera {
+
+struct OpRow;
+
+/// Attribute bytes of a node; what they mean is the row's business (see attributes.hpp).
+using Labels = std::array<std::int8_t, 24>;
+
+/// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
+struct Node {
+  Op op = Op::constant;
+  DType dtype = DType::f32;
+  std::uint8_t rank = 0;
+  std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
+  std::uint16_t arity = 0;  ///< number of operands
+  bool derived = false;     ///< made by a gradient rule: part of no expression of the user
+  std::int32_t first = 0;   ///< where they begin in the graph's operand list; an operand of -1 is absent
+  Labels labels{};
+  double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
+  Source source{};
+  std::uint64_t hash = 0;
+  const OpRow* row = nullptr;  ///< of the operation; set when the node is added to a graph
+
+  constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
+  constexpr int index() const { return static_cast<int>(value); }
+};
+
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+
+/// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
+/// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
+/// lists: over all other axes the partitioner chooses.
+enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+
+/// A read-only graph: nodes in topological order.
+struct GraphView {
+  const Node* nodes = nullptr;
+  const std::int32_t* operands = nullptr;
+  const std::int32_t* outputs = nullptr;
+  int size = 0;
+  int output_count = 0;
+
+  constexpr const Node& operator[](int id) const { return nodes[id]; }
+  constexpr int operand(int id, int i) const { return operands[nodes[id].first + i]; }
+  constexpr const Node& operand_node(int id, int i) const { return nodes[operand(id, i)]; }
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

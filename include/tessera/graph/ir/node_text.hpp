@@ -1,0 +1,41 @@
+#ifndef TESSERA_GRAPH_IR_NODE_TEXT_HPP
+#define TESSERA_GRAPH_IR_NODE_TEXT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdio>
+#include <string>
+
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/host_number.hpp>
+#include <tessera/graph/ir/program.hpp>
+
+namespace tessera {
+
+/// The attributes of a node as text: what it is besides its operation and operands. Empty when it is nothing.
+using AttributeText = std::string (*)(const ProgramView&, const GraphView&, int id);
+
+/// How an operation prints its attributes; null when it has none. Defined in ops/rows.hpp.
+constexpr AttributeText attribute_text_of(Op op);
+
+namespace detail {
+
+inline std::string number_text(const Node& constant) {
+  const HostNumber number = number_of(constant);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", number.real());
+  const bool exact = !is_floating(constant.dtype) && HostNumber(constant.value) == number;
+  return exact || is_floating(constant.dtype) ? text : std::to_string(number.integer());
+}
+inline char label_name(int label) { return static_cast<char>('a' + label); }
+
+inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(dim_of(graph[id]));
+}
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

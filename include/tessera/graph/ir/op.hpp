@@ -1,0 +1,99 @@
+#ifndef TESSERA_GRAPH_IR_OP_HPP
+#define TESSERA_GRAPH_IR_OP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace tessera {
+
+/// The hash of an operation's name (FNV-1a).
+constexpr std::uint32_t operation_id(std::string_view name) {
+  std::uint32_t hash = 2166136261u;
+  for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619u;
+  return hash;
+}
+
+/// Which operation a node is: the hash of the operation's name, so that an operation in ops/ needs no entry elsewhere.
+/// The operations that passes name have enumerators. What is known of an operation stands in its row, see `row_of`.
+enum class Op : std::uint32_t {
+  // Sources.
+  argument = operation_id("argument"),    ///< a tensor leaf of the program's arguments
+  dim = operation_id("dim"),              ///< a ts::Dim leaf: a size known when the program is planned
+  scalar = operation_id("scalar"),        ///< a ts::Scalar leaf: a number known when the program runs
+  constant = operation_id("constant"),    ///< a number
+  extent = operation_id("extent"),        ///< the extent of one dim of the operand, known when the program is planned
+  axis_size = operation_id("axis_size"),  ///< the size of a mesh axis, known when the program is planned
+  arange = operation_id("arange"),        ///< 0, 1, ... below the operand, a size
+  iota = operation_id("iota"),            ///< the index along one dim, shaped like the operand
+  random = operation_id("random"),        ///< counter-based random numbers on the global index, shaped like the operand
+  // Elementwise, one operand.
+  neg = operation_id("neg"),
+  abs = operation_id("abs"),
+  exp = operation_id("exp"),
+  log = operation_id("log"),
+  sqrt = operation_id("sqrt"),
+  rsqrt = operation_id("rsqrt"),
+  tanh = operation_id("tanh"),
+  sigmoid = operation_id("sigmoid"),
+  relu = operation_id("relu"),
+  gelu = operation_id("gelu"),
+  silu = operation_id("silu"),
+  sign = operation_id("sign"),
+  logical_not = operation_id("not"),
+  cast = operation_id("cast"),
+  // Elementwise, two operands.
+  add = operation_id("add"),
+  sub = operation_id("sub"),
+  mul = operation_id("mul"),
+  div = operation_id("div"),
+  pow = operation_id("pow"),
+  minimum = operation_id("minimum"),
+  maximum = operation_id("maximum"),
+  equal = operation_id("equal"),
+  not_equal = operation_id("not_equal"),
+  less = operation_id("less"),
+  less_equal = operation_id("less_equal"),
+  greater = operation_id("greater"),
+  greater_equal = operation_id("greater_equal"),
+  logical_and = operation_id("and"),
+  logical_or = operation_id("or"),
+  // Elementwise, three operands: a condition, the value where it holds, the value where it does not.
+  select = operation_id("select"),
+  broadcast = operation_id("broadcast"),  ///< the first operand spread over the shape of the second
+  // Reductions over a set of dims.
+  sum = operation_id("sum"),
+  max = operation_id("max"),
+  min = operation_id("min"),
+  // The rest.
+  einsum = operation_id("einsum"),        ///< a contraction of two operands over labels
+  rearrange = operation_id("rearrange"),  ///< the same elements under another split, order and merge of dims
+  slice = operation_id("slice"),          ///< a range of one dim
+  pad = operation_id("pad"),  ///< zeros before and after, along one dim, to the shape of the third operand, or to the
+                              ///< extent that it is
+  concat = operation_id("concat"),     ///< operands joined along one dim
+  permute = operation_id("ppermute"),  ///< slices of one dim in other places; zeros where none goes
+  windows = operation_id("windows"),  ///< runs of elements along one dim, which becomes two: which run, and where in it
+  fold = operation_id("fold"),        ///< runs added back into one dim: the gradient of windows
+  cumsum =
+      operation_id("cumsum"),  ///< along one dim, of each element the sum of those before it, with or without itself
+  argsort = operation_id("argsort"),        ///< the indices that put one dim in order, the first so many of them
+  take_along = operation_id("take_along"),  ///< elements along one dim at integer indices of the same rank
+  put_along = operation_id(
+      "put_along"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
+  gather = operation_id("gather"),    ///< rows of a table at integer indices: embedding lookup
+  scatter = operation_id("scatter"),  ///< rows added into a table shaped like the third operand: the gradient of gather
+  attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
+  attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
+  attention_grad = operation_id("attention_grad"),  ///< its cotangent of queries, keys or values
+  constraint = operation_id("constraint"),          ///< the operand, laid out as a spec says
+  alike = operation_id("alike"),                    ///< the first operand, laid out as the second is
+  repeat = operation_id("repeat"),                  ///< a body run once a layer, on carried values and stacked ones
+  project = operation_id("project"),                ///< one output of an operand that has several
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,102 @@
+#ifndef TESSERA_GRAPH_IR_PRINT_HPP
+#define TESSERA_GRAPH_IR_PRINT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <string>
+
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/ir/program.hpp>
+#include <tessera/graph/ir/row.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// "f32[?,1]": an extent is 1 where that is static, and otherwise not known yet.
+inline std::string type_text(const Node& node) {
+  std::string text(name_of(node.dtype));
+  for (int d = 0; d < node.rank; ++d) text += concat_text(d == 0 ? "[" : ",", node.is_unit(d) ? "1" : "?");
+  return node.rank == 0 ? text : text + "]";
+}
+inline std::string operation_text(const ProgramView& program, const GraphView& graph, int id) {
+  const AttributeText text = attribute_text_of(graph[id].op);
+  const std::string attribute = text ? text(program, graph, id) : std::string();
+  return std::string(row_of(graph[id]).name) + (attribute.empty() ? "" : "[" + attribute + "]");
+}
+
+}  // namespace detail
+
+/// A node as text: `%12 = einsum[ab,bc->ac] f32[?,?] (%9, %0)  train.cpp:41`. Numbers among the operands stand as such.
+inline std::string text_of(const ProgramView& program, int graph_index, int id) {
+  const GraphView& graph = program.graphs[graph_index];
+  const Node& node = graph[id];
+  std::string text = concat_text("%", id, " = ", detail::operation_text(program, graph, id));
+  if (node.op != Op::repeat) text += " " + detail::type_text(node);
+  if (node.arity > 0) text += " (";
+  for (int i = 0; i < node.arity; ++i) {
+    const int operand = graph.operand(id, i);
+    if (i > 0) text += ", ";
+    if (operand < 0)
+      text += '-';
+    else if (graph[operand].op == Op::constant)
+      text += detail::number_text(graph[operand]);
+    else
+      text += concat_text("%", operand);
+  }
+  if (node.arity > 0) text += ')';
+  if (node.source.line != 0) text += "  " + node.source.text();
+  return text;
+}
+
+/// A program as text, one node a line, bodies of repeats after the graph that runs them.
+inline std::string text_of(const ProgramView& program) {
+  std::string text;
+  for (int g = 0; g < program.graph_count; ++g) {
+    const GraphView& graph = program.graphs[g];
+    text += g == 0 ? "program\n" : concat_text("graph ", g, "\n");
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op != Op::constant) text += "  " + text_of(program, g, id) + "\n";
+    text += "  return";
+    for (int k = 0; k < graph.output_count; ++k) {
+      const int id = graph.outputs[k];
+      text += k == 0 ? " " : ", ";
+      text += graph[id].op == Op::constant ? detail::number_text(graph[id]) : concat_text("%", id);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+/// A program in the language of Graphviz: a cluster a graph, a dashed edge from a repeat to what its body returns.
+inline std::string dot_of(const ProgramView& program) {
+  std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
+  for (int g = 0; g < program.graph_count; ++g) {
+    const GraphView& graph = program.graphs[g];
+    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g),
+                        "\";\n");
+    for (int id = 0; id < graph.size; ++id) {
+      text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
+      if (graph[id].op != Op::repeat) text += "\\n" + detail::type_text(graph[id]);
+      if (graph[id].source.line != 0) text += "\\n" + graph[id].source.text();
+      text += "\"];\n";
+    }
+    for (int id = 0; id < graph.size; ++id)
+      for (int i = 0; i < graph[id].arity; ++i)
+        if (const int operand = graph.operand(id, i); operand >= 0)
+          text += concat_text("    n", g, "_", operand, " -> n", g, "_", id, ";\n");
+    for (int k = 0; k < graph.output_count; ++k)
+      text += concat_text("    n", g, "_", graph.outputs[k], " -> out", g, "_", k, ";\n    out", g, "_", k,
+                          " [shape=plaintext, label=\"result ", k, "\"];\n");
+    text += "  }\n";
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::repeat)
+        text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
+  }
+  return text + "}\n";
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

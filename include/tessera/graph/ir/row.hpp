@@ -1,0 +1,170 @@
+#ifndef TESSERA_GRAPH_IR_ROW_HPP
+#define TESSERA_GRAPH_IR_ROW_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/graph/ir/host_number.hpp>
+#include <tessera/graph/ir/node.hpp>
+#include <tessera/mesh/sharding.hpp>
+
+namespace tessera {
+
+class Gradient;
+
+/// What a pass does with an operation.
+enum class OpKind : std::uint8_t {
+  source,       ///< arguments and numbers: nothing to compute
+  index,        ///< a value that follows from its position alone
+  elementwise,  ///< one result element from one element of each operand
+  reduction,    ///< sum, max, min
+  contraction,  ///< einsum
+  layout,       ///< moves elements
+  indexed,      ///< moves rows chosen by integers
+  scan,         ///< cumsum
+  fold,         ///< adds runs of elements along one dim
+  sort,         ///< finds, takes and puts elements along one dim
+  random,
+  attention,  ///< softmax(q k) v by tiles, and its gradients
+  constraint,
+  control,  ///< repeat and its projections
+};
+
+/// In which operands an operation is linear: where partial values may pass through.
+enum class Linearity : std::uint8_t {
+  no,
+  jointly,  ///< in all operands together: add
+  first,    ///< in the first alone
+  each,     ///< in each alone: mul, einsum
+  choice,   ///< in all but the first together: select
+};
+
+/// What a plan may do with a factor of an operation (after Shardy).
+enum class FactorKind : std::uint8_t {
+  pass,         ///< shards of the operands give shards of the result
+  reduction,    ///< shards give partial values of the result
+  permutation,  ///< shards give shards of the result once rows have crossed their borders
+  replicate,    ///< must not be sharded
+};
+
+/// Which factors a dim consists of, major first. A dim of static extent 1 has none.
+struct DimFactors {
+  InlineVector<std::int8_t, 4> dims[max_rank]{};
+};
+
+/// Sharding rule of one operation: its factors, and the dims they stand behind.
+struct FactorRule {
+  InlineVector<FactorKind, 32> kinds;
+  Growable<DimFactors> operands;
+  DimFactors result;
+
+  constexpr int add(FactorKind kind) {
+    kinds.push_back(kind);
+    return static_cast<int>(kinds.size()) - 1;
+  }
+};
+
+/// What a shape rule sees: shapes of the operands, and numbers behind the operands that are sizes.
+struct ShapeContext {
+  GraphView graph;
+  int id = 0;
+  const Shape* shapes = nullptr;        ///< by node
+  const HostNumber* numbers = nullptr;  ///< by node, for host scalars
+  const Shape* arguments = nullptr;     ///< by argument index
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
+  constexpr std::int64_t number(int i) const { return numbers[graph.operand(id, i)].integer(); }
+  constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
+};
+
+using ShapeRule = Shape (*)(const ShapeContext&);
+using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
+/// Whether the sharding rule of a node has a reduction, so that its result can be partial.
+using PartialRule = bool (*)(const GraphView&, int id);
+/// Of an operation that moves rows of one dim: the row of the result that row 0 of operand i becomes.
+using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
+using GradientRule = void (*)(Gradient&);
+/// What an elementwise operation makes of one number of each operand.
+using NumberFunction = double (*)(double, double, double);
+/// The same of integers, exactly.
+using IntegerFunction = IntegerResult (*)(std::int64_t, std::int64_t, std::int64_t& result);
+
+inline constexpr std::int8_t any_arity = -1;
+
+/// Whether an operand is in a set of the first eight of them, bit i for operand i.
+constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 && (set >> operand & 1) != 0; }
+
+/// All that is known of one operation. Passes ask the row and never switch over operations.
+struct OpRow {
+  std::string_view name;
+  OpKind kind = OpKind::source;
+  std::int8_t arity = 0;  ///< number of operands; any_arity: as many as there are
+  Linearity linear = Linearity::no;
+  ShapeRule shape = nullptr;
+  ShardingRule sharding = nullptr;
+  PartialRule partial = nullptr;       ///< null: shards never give partial values of the result
+  OffsetRule offset = nullptr;         ///< null: moves no rows
+  NumberFunction number = nullptr;     ///< of elementwise operations
+  IntegerFunction integers = nullptr;  ///< null: integers are computed with as other numbers are
+  bool folds = false;                  ///< constants are computed when the program is compiled
+  bool predicate = false;              ///< results are bools
+  bool fractional = false;             ///< of integers and bools, results are f32
+  bool of_bools = true;                ///< operands may be bools
+  std::uint8_t flops = 1;              ///< an element of the result
+  std::uint8_t lane_cost = 1;          ///< an element of the result, in additions of vectors
+  std::uint8_t shape_only = 0;         ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;      ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;            ///< nodes of this operation with equal operands are made in one unit
+};
+
+/// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a
+/// program that has been traced needs no gradients any more, and must not pay for their code.
+constexpr const OpRow& row_of(Op op);
+constexpr const OpRow& row_of(const Node& node) { return *node.row; }
+/// Null: the result does not depend smoothly on any operand.
+constexpr GradientRule gradient_of(Op op);
+
+constexpr bool always_partial(const GraphView&, int) { return true; }
+constexpr bool can_be_partial(const GraphView& graph, int id) {
+  const PartialRule partial = row_of(graph[id]).partial;
+  return partial != nullptr && partial(graph, id);
+}
+/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
+/// the others false.
+constexpr Reduction combined_by(Op op, DType dtype) {
+  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+}
+
+/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
+/// as a uniform.
+constexpr bool is_host_source(Op op) {
+  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
+}
+
+/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
+constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
+  Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
+  for (int id = 0; id < graph.size; ++id) {
+    const Node& node = graph[id];
+    bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node).kind == OpKind::elementwise);
+    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
+    if (is && !is_host_source(node.op))
+      for (int i = 0; i < node.arity; ++i) {
+        const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
+        is = is && own != 0;
+        if (own > mark) mark = own;
+      }
+    host[static_cast<std::size_t>(id)] = is ? mark : 0;
+  }
+  return host;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

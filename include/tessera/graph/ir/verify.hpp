@@ -1,0 +1,83 @@
+#ifndef TESSERA_GRAPH_IR_VERIFY_HPP
+#define TESSERA_GRAPH_IR_VERIFY_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+#include <tessera/graph/ir/node_check.hpp>
+
+namespace tessera {
+
+/// The first rule that a program breaks; false when there is none.
+struct Defect {
+  int graph = -1, node = -1;
+  std::string_view rule;
+  constexpr explicit operator bool() const { return !rule.empty(); }
+};
+
+namespace detail {
+
+/// Checks one graph of a program, node by node. Each check returns the rule that is broken, or nothing.
+class GraphVerifier {
+ public:
+  constexpr GraphVerifier(const ProgramView& program, int index)
+      : program_(program), graph_(program.graphs[index]), index_(index) {}
+
+  constexpr Defect run() const {
+    for (int id = 0; id < graph_.size; ++id)
+      if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
+    for (int k = 0; k < graph_.output_count; ++k)
+      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
+        return {index_, -1, "an output is a node of the graph"};
+    return {};
+  }
+
+ private:
+  using Rule = BrokenRule;
+  const ProgramView& program_;
+  const GraphView& graph_;
+  int index_;
+
+  constexpr Rule check(int id) const {
+    const Node& node = graph_[id];
+    const OpRow& row = row_of(node);
+    if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
+    for (int i = 0; i < node.arity; ++i) {
+      const int operand = graph_.operand(id, i);
+      if (operand >= id) return "operands stand before their users";
+      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
+      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
+        return "a repeat is read through its projections, and these read nothing else";
+    }
+    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
+      return "a dim is one of the rank";
+    return check_of(node.op)({program_, graph_, index_, id});
+  }
+};
+
+}  // namespace detail
+
+/// Checks what every pass relies on: operands before users, types that the operations give, labels and dims in range,
+/// bodies that fit their repeats. Returns the first defect, which is always one of the library.
+constexpr Defect find_defect(const ProgramView& program) {
+  for (int g = program.graph_count - 1; g >= 0; --g)  // bodies before what runs them
+    if (const Defect defect = detail::GraphVerifier(program, g).run()) return defect;
+  return {};
+}
+
+/// The same, thrown as graph_invalid.
+constexpr void verify(const ProgramView& program) {
+  if (const Defect defect = find_defect(program)) {
+    const Node* node = defect.node >= 0 ? &program.graphs[defect.graph][defect.node] : nullptr;
+    fail(errc::graph_invalid, "[verify] ", defect.rule, ": %", defect.node, " = ",
+         node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
+         node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
+  }
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

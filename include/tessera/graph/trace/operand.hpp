@@ -1,0 +1,79 @@
+#ifndef TESSERA_GRAPH_TRACE_OPERAND_HPP
+#define TESSERA_GRAPH_TRACE_OPERAND_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <concepts>
+#include <source_location>
+#include <type_traits>
+
+#include <tessera/base/promotion.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/ir/host.hpp>
+
+namespace tessera {
+
+// The three kinds of tensor operand: a placeholder of a trace (Sym), a tensor (ShardedTensor), an expression (Expr).
+struct SymTag {};
+struct TensorTag {};
+struct ExprTag {};
+/// A placeholder inside a shard_map: what one device of many holds.
+struct LocalTag : SymTag {};
+
+template <class T>
+concept SymOperand = std::is_base_of_v<SymTag, T>;
+template <class T>
+concept StoredOperand = std::is_base_of_v<TensorTag, T>;
+template <class T>
+concept ExprOperand = std::is_base_of_v<ExprTag, T>;
+
+template <class T>
+concept LocalOperand = std::is_base_of_v<LocalTag, T>;
+
+/// What has a static element type and rank.
+template <class T>
+concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
+
+/// A number: literal, Dim or Scalar. It has no width of its own: see promote.
+template <class T>
+concept NumberOperand = std::is_arithmetic_v<T> || std::same_as<T, Dim> || std::same_as<T, Scalar>;
+
+template <class T>
+concept Operand = TensorOperand<T> || NumberOperand<T>;
+
+/// Element type and rank of a result, known at compile time. A number has the type `Number` of its kind, and rank 0.
+template <NumberKind Kind> struct Number {};
+template <class T> inline constexpr bool is_number_v = false;
+template <NumberKind Kind> inline constexpr bool is_number_v<Number<Kind>> = true;
+
+template <class T, int Rank> struct Typed {
+  using type = T;
+  static constexpr int rank = Rank;
+};
+
+namespace detail {
+template <class T> struct TypedOf {
+  using result = Typed<typename T::element, T::rank>;
+};
+template <NumberOperand T> struct TypedOf<T> {
+  static constexpr bool whole = std::is_integral_v<T> || std::same_as<T, Dim>;
+  using result = Typed<Number<whole ? NumberKind::integer : NumberKind::floating>, 0>;
+};
+template <> struct TypedOf<bool> {
+  using result = Typed<bool, 0>;
+};
+}  // namespace detail
+template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
+
+/// Catches the user's line in an operator call, which has no room for a default argument.
+template <class T> struct At {
+  const T& value;
+  Source source;
+  constexpr At(const T& v, std::source_location at = std::source_location::current())
+      : value(v), source(Source::from(at)) {}
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,37 @@
+#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
+#define TESSERA_GRAPH_TRACE_SETTLE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/graph/trace/tree.hpp>
+
+namespace tessera::detail {
+
+/// A tensor inside a trace as a value of it: an expression is recorded, a field of a model is its placeholder.
+template <TensorOperand X> constexpr auto as_sym(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x;
+  else
+    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
+}
+
+/// Expressions over placeholders become part of the trace.
+template <class R> constexpr auto settle(const R& result) {
+  if constexpr (ExprOperand<R>) {
+    return as_sym(result);
+  } else if constexpr (is_tuple_v<R>) {
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
+  } else {
+    return result;
+  }
+}
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

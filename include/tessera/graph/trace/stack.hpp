@@ -1,0 +1,171 @@
+#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
+#define TESSERA_GRAPH_TRACE_STACK_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/trace/settle.hpp>
+#include <tessera/graph/transform/repeat_gradient.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Lists the values behind the placeholders of a traced structure.
+struct CollectValues {
+  Growable<Value> values;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.value);
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.placeholder());
+  }
+  constexpr void enter_stack(const auto&) {}  // the call rejects them
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// The leaves of an argument of a block; a plain number is a constant of it.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
+
+/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
+/// program's.
+struct BindArguments {
+  Module* module;
+  int body;
+  int next;
+  bool sliced;  ///< the values outside have a leading dim of layers
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
+      Value outer;
+      if constexpr (SymOperand<Leaf>)
+        outer = leaf.value;
+      else
+        outer = leaf.placeholder();
+      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
+        module->refuse(errc::structure,
+                       "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
+                       "layers was replaced by a tensor without layers");
+      Node type = outer.node();
+      if (sliced) {
+        type.rank = static_cast<std::uint8_t>(type.rank - 1);
+        type.unit = static_cast<std::uint8_t>(type.unit >> 1);
+      }
+      const int id = module->graph(body).add(build::argument_node(type, next++));
+      leaf = Leaf(Value{module, body, id, type.source});
+    } else if (leaf.traced()) {
+      // Numbers of the program are sources: the body has nodes of its own for them.
+      const Node node = leaf.placeholder().node();
+      if (node.arity > 0)
+        module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
+                                          "compute it in the block");
+      leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
+    }
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// What a layer made of x, as a value of the type of x.
+template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
+  if constexpr (TensorOperand<Result>) {
+    const Value value = lower(x, result);
+    if (!same_static_shape(value.node(), x.node()))
+      value.refuse(errc::shape_mismatch,
+                   "[stack] a layer returns the shape that it is given: of the two, one has a dim "
+                   "of static extent 1, as keepdims makes it, where the other has none");
+    return value;
+  } else {
+    return x;  // the compiler has said what is wrong
+  }
+}
+
+/// A traced call: one repeat node, whose body is the block.
+template <class Block, SymOperand X, class... Extra>
+constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  if (stack.layers().empty() || x.value.module == nullptr)
+    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
+  Module* module = x.value.module;
+  const int outer = x.value.graph;
+
+  Growable<std::int32_t> operands{x.value.id};
+  CollectValues stacked, invariant;
+  for_each_leaf(stack[0], stacked);
+  (for_each_tensor(extra, invariant), ...);
+  for (const Value& v : stacked.values) operands.push_back(v.id);
+  for (const Value& v : invariant.values) operands.push_back(v.id);
+  const bool counted = stacked.values.empty();
+  if (counted) operands.push_back(stack.count().placeholder().id);
+
+  const int body = module->add_graph();
+  BindArguments bind{module, body, 0, false};
+  X carried = x;
+  for_each_leaf(carried, bind);
+  Block layer = stack[0];
+  bind.sliced = true;
+  for_each_leaf(layer, bind);
+  bind.sliced = false;
+  std::tuple<Extra...> captured(extra...);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const Value result = returned_by_a_layer(
+      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
+  module->graph(body).outputs.push_back(result.id);
+
+  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
+  const Source source = result.node().source;  // a call of a stack has no line of its own
+  Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
+  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
+                   source};
+  return X(build::project(made, 0, x.value.node()));
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+  constexpr bool is_tensor = TensorOperand<X>, is_outside = !LocalOperand<X>;
+  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(is_tensor, "tessera: a Stack carries one tensor from layer to layer, its first argument; further "
+                           "arguments are the same for every layer");
+  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
+  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
+                         "std::array of blocks can be inside");
+  if constexpr (is_tensor && is_outside && is_flat) {
+    // Asked here, and not where a layer is run, so that what is wrong in one is said with few lines around it.
+    using Carried = decltype(detail::as_sym(x));
+    using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
+    constexpr bool is_one = TensorOperand<Result>;
+    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+    if constexpr (is_one) {
+      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
+      constexpr bool same_rank = Result::rank == Carried::rank;
+      static_assert(same_type,
+                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
+                    "could not take; ts::cast the result");
+      static_assert(same_rank,
+                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
+                    "take; for a constant, ts::full_like");
+      if constexpr (same_type && same_rank)
+        return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
+      else
+        return detail::as_sym(x);
+    } else {
+      return detail::as_sym(x);
+    }
+  } else {
+    return x;
+  }
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,119 @@
+#ifndef TESSERA_GRAPH_TRACE_TREE_HPP
+#define TESSERA_GRAPH_TRACE_TREE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/trace/model.hpp>
+
+namespace tessera {
+
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
+
+namespace detail {
+/// What the block of a Stack holds. Without tensors nothing that a program takes says how many layers there are: a
+/// Stack of it has a Dim for that as its first leaf.
+struct BlockLeaves {
+  bool tensor = false, stack = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
+  constexpr void enter_stack(const auto&) { stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Block> static constexpr BlockLeaves of() {
+    BlockLeaves found;
+    if constexpr (!Operand<Block>) {
+      Block block{};
+      for_each_leaf(block, found);
+    }
+    return found;
+  }
+};
+template <class Block>
+inline constexpr bool counts_layers_v = [] {
+  const BlockLeaves found = BlockLeaves::of<Block>();
+  return !found.tensor && !found.stack;
+}();
+}  // namespace detail
+
+/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
+/// one repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
+template <class Block> class Stack {
+ public:
+  using block = Block;
+
+  constexpr Stack() = default;
+  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  /// Makes layer i with make(i).
+  template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
+    layers_.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
+  }
+
+  constexpr int size() const { return static_cast<int>(layers_.size()); }
+  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr std::vector<Block>& layers() { return layers_; }
+  constexpr const std::vector<Block>& layers() const { return layers_; }
+
+  /// x through every layer: layer(x, extra...) for each. A layer returns a tensor of the dtype, rank and shape of what
+  /// it is given, in any layout.
+  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+
+  /// The number of layers as a leaf: of a traced Stack, the placeholder for it.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
+
+ private:
+  std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
+};
+
+/// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
+/// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
+/// with enter_layer(i) before each. The number of layers is a leaf where no tensor of theirs says it.
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
+  using U = std::remove_const_t<T>;
+  if constexpr (detail::is_leaf_v<U>) {
+    visitor.leaf(object);
+  } else if constexpr (detail::is_stack_v<U>) {
+    if constexpr (detail::counts_layers_v<typename U::block>) {
+      Dim count = object.count();
+      visitor.leaf(count);
+      if constexpr (!std::is_const_v<T>) object.set_count(count);
+    }
+    visitor.enter_stack(object);
+    for (int i = 0; i < object.size(); ++i) {
+      visitor.enter_layer(i);
+      for_each_leaf(object[i], visitor);
+    }
+    visitor.leave_stack();
+  } else if constexpr (detail::is_tuple_v<U>) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (for_each_leaf(std::get<I>(object), visitor), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>());
+  } else if constexpr (detail::is_array_v<U>) {
+    for (auto& item : object) for_each_leaf(item, visitor);
+  } else {
+    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
+      (void)sizeof(detail::ExplainPart<U>);
+    else if constexpr (!std::is_empty_v<U>)
+      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
+  }
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,138 @@
+#ifndef TESSERA_GRAPH_TRANSFORM_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_GRADIENT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/row.hpp>
+#include <tessera/graph/ir/value.hpp>
+
+namespace tessera {
+
+/// What the gradient rule of a row works with: one node of a graph that is being differentiated in reverse.
+class Gradient {
+ public:
+  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants
+  /// one.
+  struct Sweep {
+    Module* module;
+    int graph;
+    Growable<std::int32_t> cotangents;
+    Growable<std::uint8_t> wanted;
+  };
+
+  constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
+
+  /// Operand i, and the result.
+  constexpr Value x(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
+  constexpr Value y() const { return value(id_); }
+  /// The cotangent, which may still have to be broadcast to the shape of the result.
+  constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
+  /// The cotangent in the shape of the result.
+  constexpr Value full_g() const { return build::broadcast(g(), y()); }
+  constexpr int id() const { return id_; }
+  constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
+  constexpr Module& module() const { return *sweep_.module; }
+  constexpr int arity() const { return node().arity; }
+
+  constexpr bool needs(int operand) const {
+    const int at = sweep_.module->graph(sweep_.graph).operand(id_, operand);
+    return at >= 0 && sweep_.wanted[static_cast<std::size_t>(at)];
+  }
+  /// Adds to the cotangent of operand i, summed over the dims that broadcasting repeated.
+  constexpr void add(int operand, Value cotangent) {
+    if (!needs(operand)) return;
+    const Value target = x(operand);
+    if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
+    cotangent = build::sum_to(cotangent, target);
+    std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
+    slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
+  }
+
+  /// Of a node with several outputs: the cotangent of output k in full shape; a null value when nothing depends on it.
+  constexpr Value output_cotangent(int k) const {
+    const Graph& graph = sweep_.module->graph(sweep_.graph);
+    for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
+      const Node& node = graph[p];
+      const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
+      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+        return build::broadcast(value(cotangent), value(p));
+    }
+    return {};
+  }
+
+ private:
+  Sweep& sweep_;
+  int id_;
+
+  /// A cotangent that is the same along a dim is not spread over it to be summed again: it is multiplied by the extent.
+  constexpr Value count_repeats(Value cotangent, Value target) const {
+    const Node &result = node(), &own = cotangent.node();
+    unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
+                    ~build::extending_dims(own, result.rank);
+    for (int d = 0; lost != 0; ++d, lost >>= 1)
+      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(y(), d), cotangent.dtype());
+    return cotangent;
+  }
+
+  constexpr Value value(int id) const {
+    return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
+  }
+};
+
+/// Runs gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
+constexpr void run_sweep(Gradient::Sweep& sweep) {
+  const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
+  for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
+    const Node& node = sweep.module->graph(sweep.graph)[id];
+    if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
+    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && node.op != Op::repeat) continue;
+    if (const GradientRule rule = gradient_of(node.op)) {
+      Gradient gradient(sweep, id);
+      rule(gradient);
+    }
+  }
+  Growable<Node>& nodes = sweep.module->graph(sweep.graph).nodes;
+  for (std::size_t id = first; id < nodes.size(); ++id) nodes.data()[id].derived = true;
+}
+
+/// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.
+constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<std::int32_t>& sources) {
+  const Graph& g = module.graph(graph);
+  Gradient::Sweep sweep{&module, graph, Growable<std::int32_t>(g.nodes.size(), -1),
+                        Growable<std::uint8_t>(g.nodes.size(), 0)};
+  for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
+  for (int id = 0; id < g.size(); ++id) {
+    const Node& node = g[id];
+    if (!is_floating(node.dtype) && node.op != Op::repeat) continue;
+    const OpRow& row = row_of(node);
+    for (int i = 0; i < node.arity; ++i) {
+      const int operand = g.operand(id, i);
+      if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])
+        sweep.wanted[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  return sweep;
+}
+
+/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
+/// the full shape of the source. A source that the loss does not depend on gets zeros.
+constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
+  Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
+  sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
+  run_sweep(sweep);
+  Growable<std::int32_t> gradients;
+  for (std::int32_t id : sources) {
+    const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
+    const Value source = loss.with(id);
+    gradients.push_back(build::broadcast(found >= 0 ? loss.with(found) : source.number(0), source).id);
+  }
+  return gradients;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,260 @@
+#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+
+namespace tessera {
+
+namespace build {
+
+/// The type of a stacked value, given the type of one layer's.
+constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
+         max_rank - 1, " dims; the layers are one more");
+  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
+  inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
+  return inner;
+}
+constexpr Node argument_node(const Node& type, int index) {
+  return {.op = Op::argument,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(index),
+          .source = type.source};
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
+/// product is kept as it is read, rounded.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
+  if (node.op == Op::argument) return false;
+  if (node.op == Op::cast && node.dtype == DType::bf16) {
+    const int sum = graph.operand(id, 0);
+    if (graph[sum].op == Op::einsum) return false;
+    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
+      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+  }
+  const OpKind kind = row_of(node).kind;
+  return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
+         node.op == Op::rearrange || node.op == Op::slice;
+}
+
+/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
+/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
+/// repeat.
+class RepeatGradient {
+ public:
+  constexpr explicit RepeatGradient(Gradient& r)
+      : r_(r), module_(r.module()), body_(r.node().index()), shape_(Repeat::of(r.node())),
+        forward_size_(module_.graph(body_).size()) {}
+
+  constexpr void run() {
+    find_arguments();
+    differentiate_copy();
+    mark_needed();
+    build_body();
+    connect();
+  }
+
+ private:
+  Gradient& r_;
+  Module& module_;
+  int body_;
+  Repeat shape_;
+  int forward_size_;
+  int copy_ = 0, backward_ = 0;
+  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  Growable<int> summed_;                   // invariants that want a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
+  Growable<std::uint8_t> needed_;
+  Growable<int> used_stacked_, used_invariant_;
+  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
+
+  constexpr int carried() const { return shape_.carried; }
+  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
+  constexpr int argument_count() const { return r_.arity(); }
+  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
+  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
+
+  constexpr void find_arguments() {
+    const Graph& body = module_.graph(body_);
+    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int id = 0; id < body.size(); ++id)
+      if (body[id].op == Op::argument) arguments_[static_cast<std::size_t>(body[id].index())] = id;
+  }
+
+  constexpr void differentiate_copy() {
+    copy_ = module_.add_graph();
+    module_.graph(copy_) = module_.graph(body_);
+    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
+    int next = argument_count();
+    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
+      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
+      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
+      if (!given) continue;
+      cotangent_output_.push_back(k);
+      cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
+    }
+    Growable<std::int32_t> sources;
+    for (int i = 0; i < argument_count(); ++i)
+      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
+        sources.push_back(id);
+    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
+      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
+      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
+      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
+    }
+    run_sweep(sweep);
+    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int i = 0; i < argument_count(); ++i) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
+      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
+      const Value target = in(copy_, id);
+      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
+      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
+    }
+  }
+
+  constexpr void mark_needed() {
+    const Graph& copy = module_.graph(copy_);
+    needed_.assign(copy.nodes.size(), false);
+    for (std::int32_t id : argument_grad_)
+      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
+    for (int id = copy.size() - 1; id >= 0; --id) {
+      if (!needed_[static_cast<std::size_t>(id)]) continue;
+      if (id < forward_size_ && !recomputed(copy, id)) continue;
+      for (int i = 0; i < copy[id].arity; ++i)
+        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
+    }
+    for (int id = 0; id < forward_size_; ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
+      const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
+    }
+  }
+
+  /// A backward pass that reads nothing of a layer still runs once a layer.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
+  }
+
+  // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
+  // values, stacked arguments and cotangents of stacked results; then invariants.
+  constexpr void build_body() {
+    backward_ = module_.add_graph();
+    const Graph& copy = module_.graph(copy_);
+    Graph& made = module_.graph(backward_);
+    Growable<std::int32_t> to(copy.nodes.size(), -1);
+    int next = 0;
+    auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
+    Growable<std::int32_t> sums;
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] < carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)]));
+    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
+    for (int i : used_stacked_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id);
+    }
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] >= carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : used_invariant_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id);
+    }
+    Growable<std::int32_t> operands;
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
+      operands.clear();
+      for (int i = 0; i < copy[id].arity; ++i) {
+        const int operand = copy.operand(id, i);
+        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
+      }
+      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
+    }
+    for (int i = 0; i < carried(); ++i) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
+      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
+    }
+    for (std::size_t s = 0; s < summed_.size(); ++s) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
+      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
+      module_.graph(backward_).outputs.push_back(sum.id);
+    }
+    for (int i : stacked_grad_)
+      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
+  }
+
+  constexpr void connect() {
+    const int outer = r_.y().graph;
+    const Value self = r_.y();
+    Growable<std::int32_t> operands;
+    Growable<int> carried_targets;
+    for (int i = 0; i < carried(); ++i)
+      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
+        const Value given = r_.output_cotangent(i);
+        const Value like = r_.x(i);
+        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
+        carried_targets.push_back(i);
+      }
+    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
+    const int carried_count = static_cast<int>(operands.size());
+    for (std::int32_t id : residual_) {
+      Graph& body = module_.graph(body_);
+      body.outputs.push_back(id);
+      const int output = static_cast<int>(body.outputs.size()) - 1;
+      operands.push_back(build::project(self, output, build::stacked_type(body[id])).id);
+    }
+    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
+    for (int k : cotangent_output_)
+      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
+    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
+    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    if (made.counted) operands.push_back(layer_count().id);
+    Node node{
+        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
+    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
+    int output = 0;
+    for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (int i : summed_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (int i : stacked_grad_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+  }
+};
+
+}  // namespace detail
+
+constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

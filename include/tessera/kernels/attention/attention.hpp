@@ -1,0 +1,220 @@
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include <tessera/kernels/gemm/tile_product.hpp>
+#include <tessera/kernels/scratch.hpp>
+#include <tessera/kernels/simd/lane_math.hpp>
+
+namespace tessera::kernels {
+
+/// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width].
+struct AttentionShape {
+  std::int64_t queries = 0, keys = 0, width = 0, value_width = 0;
+  std::int64_t first_position = 0;  ///< of query 0 among the keys
+  bool causal = false;              ///< a query sees the keys up to its own position
+  double scale = 1;                 ///< of a query's product with a key
+
+  /// Keys that the queries before `end` see.
+  constexpr std::int64_t visible(std::int64_t end) const {
+    return causal ? std::clamp<std::int64_t>(first_position + end, 0, keys) : keys;
+  }
+};
+
+/// A matrix of one head inside a larger array: rows are positions.
+template <class T> struct HeadRows {
+  T* data = nullptr;
+  std::int64_t row = 0, col = 1;
+
+  constexpr T* at(std::int64_t position) const { return data + position * row; }
+};
+
+/// Queries and keys of a tile. The same for every width: results then depend on the shape alone.
+inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
+/// Keys of a tile on the diagonal are taken in steps, each for the queries that see it.
+inline constexpr std::int64_t attention_step = 16;
+
+/// A run of keys of a tile, and the queries that work on it: those from `begin` on, where a register begins.
+struct KeyStep {
+  std::int64_t first = 0, count = 0, begin = 0;
+  bool masked = false;  ///< some of those queries don't see all of the keys
+};
+
+/// What `count` queries from `query` on see of `keys` keys from `key` on.
+struct KeySteps {
+  KeyStep steps[attention_keys / attention_step];
+  int size = 0;
+
+  constexpr KeySteps(const AttentionShape& shape, std::int64_t query, std::int64_t count, std::int64_t key,
+                     std::int64_t keys, std::int64_t lanes) {
+    const std::int64_t position = shape.first_position + query;
+    if (!shape.causal || key + keys - 1 <= position) {
+      steps[size++] = {0, keys, 0, false};
+      return;
+    }
+    for (std::int64_t first = 0; first < keys; first += attention_step) {
+      const std::int64_t own = std::min(attention_step, keys - first),
+                         behind = std::max<std::int64_t>(0, key + first - position);
+      if (behind >= count) return;
+      steps[size++] = {first, own, behind / lanes * lanes, key + first + own - 1 > position};
+    }
+  }
+  /// How many keys the queries of the register that begins at `lane` work on.
+  constexpr std::int64_t keys_seen_at(std::int64_t lane) const {
+    std::int64_t seen = 0;
+    for (int s = 0; s < size && steps[s].begin <= lane; ++s) seen = steps[s].first + steps[s].count;
+    return seen;
+  }
+};
+
+}  // namespace tessera::kernels
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Asks for rows that are about to be read: they lie too far apart for the processor to foresee them.
+template <class T>
+void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
+  if (rows.col != 1) return;
+  for (std::int64_t i = first; i < end; ++i)
+    for (std::int64_t c = 0; c < columns; c += 64 / static_cast<std::int64_t>(sizeof(T)))
+      __builtin_prefetch(rows.at(i) + c);
+}
+
+/// Scores of a tile of keys (rows) and queries (lanes): `keys` times `queries`, minus infinity where a query does not
+/// see the key.
+template <class T>
+void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
+                      std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
+  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  for (int s = 0; s < tile.size; ++s) {
+    const KeyStep& step = tile.steps[s];
+    T* to = scores + step.first * attention_queries;
+    tile_product<T>(to + step.begin, attention_queries, {keys.at(key + step.first), keys.row, keys.col},
+                    queries + step.begin, attention_queries, step.count, registers - step.begin / lanes, shape.width,
+                    false);
+    for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
+      const std::int64_t unseen = std::min(key + step.first + i - shape.first_position - query, registers * lanes);
+      for (std::int64_t c = step.begin; c < unseen; ++c)
+        to[i * attention_queries + c] = -std::numeric_limits<T>::infinity();
+    }
+  }
+}
+
+/// Running state of a tile of queries: largest scores, sums of exponentials, and sums of values weighted by these.
+template <class T> struct RunningSoftmax {
+  T *largest, *totals, *sums;
+  std::int64_t width;  ///< rows of the sums
+
+  void clear() const {
+    std::fill(largest, largest + attention_queries, -std::numeric_limits<T>::infinity());
+    std::fill(totals, totals + attention_queries, T(0));
+    std::fill(sums, sums + width * attention_queries, T(0));
+  }
+
+  /// Scores of `keys` rows, in the register at `c`, become exponentials over the largest score so far. Where that
+  /// grows, what was summed shrinks.
+  void take(T* scores, std::int64_t keys, std::int64_t c) const {
+    using Batch = xsimd::batch<T>;
+    constexpr std::int64_t row = attention_queries;
+    const auto score = [&](std::int64_t i) TESSERA_INLINE_LAMBDA { return scores + i * row + c; };
+    // Two chains at a time: one would wait for itself.
+    const Batch before = Batch::load_aligned(largest + c);
+    Batch even = before, odd = before;
+    std::int64_t i = 0;
+    for (; i + 1 < keys; i += 2) {
+      even = xsimd::max(even, Batch::load_aligned(score(i)));
+      odd = xsimd::max(odd, Batch::load_aligned(score(i + 1)));
+    }
+    if (i < keys) even = xsimd::max(even, Batch::load_aligned(score(i)));
+    const Batch now = xsimd::max(even, odd);
+    Batch total = Batch::load_aligned(totals + c), other(T(0));
+    if (xsimd::any(now > before)) {
+      const Batch shrink = simd::fading_exp<T>(before - now);
+      total = total * shrink;
+      now.store_aligned(largest + c);
+      for (std::int64_t e = 0; e < width; ++e)
+        (Batch::load_aligned(sums + e * row + c) * shrink).store_aligned(sums + e * row + c);
+    }
+    const auto exponential = [&](T* at) TESSERA_INLINE_LAMBDA {
+      const Batch p = simd::fading_exp<T>(Batch::load_aligned(at) - now);
+      p.store_aligned(at);
+      return p;
+    };
+    for (i = 0; i + 1 < keys; i += 2) {
+      total = total + exponential(score(i));
+      other = other + exponential(score(i + 1));
+    }
+    if (i < keys) total = total + exponential(score(i));
+    (total + other).store_aligned(totals + c);
+  }
+
+  /// Divides the sums by the totals, and turns the totals into logarithms. Without any keys a sum is 0.
+  void finish(std::int64_t c) const {
+    using Batch = xsimd::batch<T>;
+    constexpr std::int64_t row = attention_queries;
+    const Batch total = Batch::load_aligned(totals + c), zero(T(0));
+    const Batch inverse = xsimd::select(total == zero, zero, Batch(T(1)) / total);
+    for (std::int64_t e = 0; e < width; ++e)
+      (Batch::load_aligned(sums + e * row + c) * inverse).store_aligned(sums + e * row + c);
+    (Batch::load_aligned(largest + c) + simd::log<T>(total)).store_aligned(totals + c);
+  }
+};
+
+}  // namespace detail
+
+/// softmax(q k^T) v for `count` <= attention_queries queries from `first` on, and the logarithm of each row's sum of
+/// exponentials (`row_lse`, a stride apart, null where nobody asks). Scores exist a tile at a time: a running maximum
+/// and sum go along. Source: Milakov, Gimelshein, 1805.02867; Dao et al., 2205.14135.
+///
+/// Everything is held transposed, queries along lanes: maxima and sums need no exchange between lanes, and keys and
+/// values are read where they lie, element by element. Results have unit stride along the width.
+template <class T>
+void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+            const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+            const HeadRows<T>& row_lse) {
+  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  constexpr std::int64_t row = attention_queries;
+  const std::int64_t registers = (count + lanes - 1) / lanes;
+  T* queries = thread_scratch<Scratch::attention, T>(
+      static_cast<std::size_t>((shape.width + shape.value_width + attention_keys + 2) * row));
+  T *scores = queries + shape.width * row, *largest = scores + attention_keys * row;
+  const detail::RunningSoftmax<T> softmax{largest, largest + row, largest + 2 * row, shape.value_width};
+
+  transpose_tile<T>(queries, row, q.at(first), q.row, q.col, count, shape.width, registers * lanes,
+                    static_cast<T>(shape.scale));
+  softmax.clear();
+  const std::int64_t visible = shape.visible(first + count);
+  for (std::int64_t key = 0; key < visible; key += attention_keys) {
+    const std::int64_t end = std::min(key + attention_keys, visible);
+    const KeySteps tile(shape, first, count, key, end - key, lanes);
+    detail::prefetch_rows<T>(v, key, end, shape.value_width);
+    detail::attention_scores<T>(scores, shape, tile, first, registers, key, k, queries);
+    for (std::int64_t c = 0; c < registers * lanes; c += lanes) softmax.take(scores, tile.keys_seen_at(c), c);
+    detail::prefetch_rows<T>(k, end, std::min(end + attention_keys, visible), shape.width);
+    for (int s = 0; s < tile.size; ++s) {
+      const KeyStep& step = tile.steps[s];
+      tile_product<T>(softmax.sums + step.begin, row, {v.at(key + step.first), v.col, v.row},
+                      scores + step.first * row + step.begin, row, shape.value_width, registers - step.begin / lanes,
+                      step.count, true);
+    }
+  }
+
+  for (std::int64_t c = 0; c < registers * lanes; c += lanes) softmax.finish(c);
+  if (out.data != nullptr)
+    transpose_tile<T>(out.at(first), out.row, softmax.sums, row, 1, shape.value_width, count, shape.value_width, T(1));
+  for (std::int64_t i = 0; row_lse.data != nullptr && i < count; ++i) *row_lse.at(first + i) = softmax.totals[i];
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,219 @@
+#ifndef TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/kernels/fused/fused_rows.hpp>
+#include <tessera/kernels/fused/fused_schedule.hpp>
+#include <tessera/kernels/simd/lane_ops.hpp>
+
+// What the steps of fused kernels do: instances of a few templates over (kind, op, dtype), shared by all kernels of a
+// program, so that an instruction costs an inlined call and no instantiation of its own.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Values of one kernel by instruction, an array for each type lanes have. Indices are constants after inlining, so all
+/// that remains of it is registers.
+template <int Size> struct Registers {
+  Lanes<float> f32[Size];
+  Lanes<double> f64[Size];
+  Lanes<std::int32_t> i32[Size];
+  Lanes<std::int64_t> i64[Size];
+  Mask mask[Size];
+
+  template <class T> TESSERA_INLINE auto& get(int i) {
+    if constexpr (std::is_same_v<T, float>)
+      return f32[i];
+    else if constexpr (std::is_same_v<T, double>)
+      return f64[i];
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+      return i32[i];
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      return i64[i];
+    else
+      return mask[i];
+  }
+  template <class T> TESSERA_INLINE const auto& get(int i) const {
+    return const_cast<Registers&>(*this).template get<T>(i);
+  }
+};
+
+template <DType Type> using lanes_of = lane_t<element_t<Type>>;
+
+/// Where element-level instructions of one iteration read.
+struct ElementPlace {
+  std::byte* const* operands;
+  std::int64_t offset;  ///< from the window's first element
+  std::int64_t index;   ///< global, along the row dim
+  std::byte* kept;      ///< values that passes keep for each other, one row of `kept_capacity` elements after the other
+  std::int64_t kept_index, kept_capacity;
+  std::int64_t ahead;  ///< bytes by which reads are fetched ahead
+
+  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
+    const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
+    // The processor's own prefetch ends at a page, and several operands ask more of it than it has:
+    // docs/decisions/0007. An address past the end is no error, which is why it is computed as a number.
+    __builtin_prefetch(
+        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead)));
+    return load(from);
+  }
+  template <class T> TESSERA_INLINE Lanes<T> position(int) const { return iota<T>(index); }
+  template <class T> TESSERA_INLINE T* kept_row(int kept_offset) const {
+    return reinterpret_cast<T*>(kept + kept_offset * kept_capacity) + kept_index;
+  }
+};
+
+/// Where uniform and row-level instructions read.
+struct RowPlace {
+  const RowWalk& rows;
+  const FusedCall& call;
+
+  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
+    return splat<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input]));
+  }
+  template <class T> TESSERA_INLINE Lanes<T> position(int dim) const {
+    return splat<T>(static_cast<T>(call.global_offset[dim] + rows.index[dim]));
+  }
+};
+
+template <Op O, DType To, DType From, class File>
+TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
+  using T = lanes_of<To>;
+  using S = lanes_of<From>;
+  const auto& a = step.a_varies ? own : shared;
+  const auto& b = step.b_varies ? own : shared;
+  if constexpr (O == Op::cast) {
+    // A conversion that is asked for rounds; what is merely computed as bf16 is rounded where it is stored.
+    own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
+  } else if constexpr (O == Op::select) {
+    const auto& c = step.c_varies ? own : shared;
+    own.template get<T>(step.to) =
+        apply<O>(a.template get<bool>(step.a), b.template get<S>(step.b), c.template get<S>(step.c));
+  } else {
+    const auto result = [&]() TESSERA_INLINE_LAMBDA {
+      if constexpr (O == Op::div && std::is_floating_point_v<T>)
+        if (step.a_varies && !step.b_varies)
+          return divide_by_invariant(a.template get<S>(step.a), b.template get<S>(step.b));
+      if constexpr (uses_b(O) || O == Op::broadcast)
+        return apply<O>(a.template get<S>(step.a), b.template get<S>(step.b));
+      else
+        return apply<O>(a.template get<S>(step.a));
+    }();
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      own.template get<T>(step.to) = wrap<element_t<To>>(result);
+    else
+      own.template get<T>(step.to) = result;
+  }
+}
+
+template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Place>
+TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Place& place,
+                             const double* uniforms) {
+  using T = lanes_of<To>;
+  if constexpr (Kept == Keep::restore)
+    own.template get<T>(step.to) = load(place.template kept_row<T>(step.kept_offset));
+  else if constexpr (Kind == InstrKind::load)
+    own.template get<T>(step.to) = place.template read<element_t<To>>(step.a);
+  else if constexpr (Kind == InstrKind::uniform)
+    own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
+  else if constexpr (Kind == InstrKind::index)
+    own.template get<T>(step.to) = place.template position<T>(step.a);
+  else
+    compute<O, To, From>(own, shared, step);
+  if constexpr (Kept == Keep::save) store(place.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
+}
+
+/// A running total outside the lanes: of floating point in double, else of whole numbers.
+struct Total {
+  double real;
+  std::int64_t whole;
+
+  template <class T> TESSERA_INLINE auto& get() {
+    if constexpr (std::is_floating_point_v<T>)
+      return real;
+    else
+      return whole;
+  }
+};
+
+template <Op O, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
+  using T = lanes_of<Type>;
+  sums.template get<T>(to) = splat<T>(identity<O, T>());
+}
+
+template <Op O, DType Type> TESSERA_INLINE void clear_total(Total& total) {
+  auto& value = total.get<lanes_of<Type>>();
+  value = identity<O, std::remove_reference_t<decltype(value)>>();
+}
+
+/// Adds the lanes of `sums[0 .. Count)` to the total and clears them.
+template <Op O, DType Type, int Count, class File> TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
+  using T = lanes_of<Type>;
+  Lanes<T> all = sums[0].template get<T>(to);
+  if constexpr (Count == 2) all = apply<combining(O)>(all, sums[1].template get<T>(to));
+  if constexpr (Count == 4)
+    all = apply<combining(O)>(apply<combining(O)>(all, sums[1].template get<T>(to)),
+                              apply<combining(O)>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+  auto& value = total.get<T>();
+  value = combine<O>(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<O>(all)));
+  for (int u = 0; u < Count; ++u) clear_lanes<O, Type>(sums[u], to);
+}
+
+/// Combines a value into one element of an output.
+template <Op O, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
+  using E = element_t<Type>;
+  E* element = reinterpret_cast<E*>(at);
+  if constexpr (std::is_same_v<E, bool>)
+    *element = combine<O>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
+  else
+    *element = static_cast<E>(combine<O>(static_cast<T>(*element), value));
+}
+
+/// A store at every element, or the accumulation of one value in lanes.
+template <StoreKind Kind, Op O, bool Reduces, DType To, DType From, class File>
+TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
+                          std::int64_t offset, bool past_caches) {
+  using T = lanes_of<To>;
+  using E = element_t<To>;
+  const Lanes<T> value = convert<T>(values.template get<lanes_of<From>>(exit.instr));
+  if constexpr (Reduces) {
+    auto& sum = sums.template get<T>(exit.to);
+    sum = apply<combining(O)>(value, sum);
+  } else {
+    E* target = reinterpret_cast<E*>(outputs[exit.slot]) + offset;
+    if constexpr (Kind == StoreKind::accumulate) {
+      const Lanes<T> sum = apply<combining(O)>(value, load(target));
+      if constexpr (std::is_same_v<T, bool>)
+        store(target, sum);
+      else
+        store(target, wrap<E>(sum));
+    } else if (past_caches) {
+      store_past_caches(target, value);
+    } else {
+      store(target, value);
+    }
+  }
+}
+
+/// The first lane.
+template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
+  if constexpr (std::is_same_v<T, bool>)
+    return first_lane(convert<std::int32_t>(x)) != 0;
+  else
+    return simd::to_native<T>(x.part[0])[0];
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,369 @@
+#ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/graph/fuse/fused.hpp>
+#include <tessera/kernels/fused/fused_instructions.hpp>
+#include <tessera/kernels/fused/fused_rows.hpp>
+#include <tessera/kernels/fused/fused_schedule.hpp>
+#include <tessera/kernels/long_sums.hpp>
+#include <tessera/kernels/scratch.hpp>
+
+// One fused kernel: a constexpr program turned into straight-line vector code.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// What is known of kernel I of a table at compile time.
+template <const auto& Table, int I> struct Program {
+  static constexpr const Fused& fused = Table[I];
+  static constexpr FusedSchedule schedule = make_schedule(fused);
+  static constexpr int inputs = fused.input_count, operands = fused.input_count + fused.store_count;
+
+  static constexpr bool reduces(int pass) {
+    bool reduces = false;
+    for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
+    return reduces;
+  }
+  /// Whether lanes hold sums from row to row.
+  static constexpr bool carries(int pass) {
+    bool carries = false;
+    for (int i = 0; i < schedule.exits[pass].size; ++i) {
+      const Exit& exit = schedule.exits[pass].items[i];
+      carries |= exit.reduces && exit.to >= fused.instr_count;
+    }
+    return carries;
+  }
+  static constexpr int unroll(int pass) { return !reduces(pass) || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4; }
+  static constexpr int cost(int pass) {
+    int cost = 0;
+    for (int i = 0; i < schedule.element[pass].size; ++i) {
+      const Step& step = schedule.element[pass].items[i];
+      cost += step.keep == Keep::restore ? 1 : row_of(step.op).lane_cost;
+    }
+    return cost;
+  }
+  /// Of the passes that read anything, the one that computes most.
+  static constexpr int busiest_pass = [] {
+    int most = 0;
+    for (int pass = 1; pass < fused.phases; ++pass)
+      if (schedule.reads[pass] != 0 && cost(pass) > cost(most)) most = pass;
+    return most;
+  }();
+  static constexpr int most_unrolled = [] {
+    int most = 1;
+    for (int pass = 0; pass < fused.phases; ++pass) most = unroll(pass) > most ? unroll(pass) : most;
+    return most;
+  }();
+
+  struct Layout {
+    std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
+    std::uint32_t offsets[max_operands]{};  ///< of each operand in the staging buffer
+    std::uint64_t in_row = 0;
+    std::uint32_t bytes = 1;
+  };
+  static constexpr Layout layout = [] {
+    Layout result;
+    for (int pass = 0; pass < fused.phases; ++pass) result.in_row |= schedule.reads[pass] | schedule.writes[pass];
+    for (int i = 0; i < operands; ++i) {
+      result.sizes[i] =
+          static_cast<std::uint8_t>(size_of(i < inputs ? fused.inputs[i] : fused.stores[i - inputs].dtype));
+      if ((result.in_row >> i & 1) == 0) continue;
+      result.offsets[i] = (result.bytes + 63) / 64 * 64;
+      result.bytes = result.offsets[i] + static_cast<std::uint32_t>(staged_window_size) * result.sizes[i];
+    }
+    return result;
+  }();
+
+  static constexpr int register_count = fused.instr_count + fused.store_count;
+  static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : FusedSchedule::registers;
+  using File = Registers<file_size>;
+};
+
+/// One call of one kernel. All members are inlined into `run`, whose local variables they work on.
+template <class P> struct FusedRun {
+  using File = typename P::File;
+  static constexpr const FusedSchedule& schedule = P::schedule;
+  static constexpr int phases = P::fused.phases, unroll = P::most_unrolled;
+
+  const FusedCall& call;
+  RowWalk rows;
+  alignas(64) std::byte buffer[P::layout.bytes];
+  std::byte* kept = nullptr;                 ///< values kept between passes over a row
+  std::int64_t kept_capacity = 0;            ///< elements
+  std::byte* targets[Fused::max_outputs]{};  ///< where each accumulation along the row is going
+
+  explicit FusedRun(const FusedCall& c) : call(c) {}
+
+  struct Values {
+    File shared;        ///< uniform and row level
+    File sums[unroll];  ///< lanes of reductions and of accumulations along the row
+    Total totals[P::file_size];
+    std::int64_t pending[phases]{};  ///< by pass: terms added to one lane since its lanes were added to the totals
+  };
+
+  template <int Pass, std::size_t... K>
+  static TESSERA_INLINE void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
+                                           [[maybe_unused]] const File& shared,
+                                           [[maybe_unused]] const ElementPlace& place) {
+    constexpr const Steps& list = schedule.element[Pass];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], place,
+                                                                                     nullptr),
+     ...);
+  }
+
+  template <int Stage, std::size_t... K>
+  static TESSERA_INLINE void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                       [[maybe_unused]] const RowPlace& place) {
+    constexpr const Steps& list = schedule.row[Stage];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], place,
+                                                                                 nullptr),
+     ...);
+  }
+
+  template <std::size_t... K>
+  static TESSERA_INLINE void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                           [[maybe_unused]] const RowPlace& place,
+                                           [[maybe_unused]] const double* uniforms) {
+    constexpr const Steps& list = schedule.uniform;
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], place,
+                                                                                 uniforms),
+     ...);
+  }
+
+  /// Calls `f` with the index of each item of a list as a constant.
+  template <std::size_t... K, class F>
+  static TESSERA_INLINE void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
+    (f(std::integral_constant<std::size_t, K>{}), ...);
+  }
+
+  template <int Pass, std::size_t... K>
+  static TESSERA_INLINE void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
+                                       std::byte* const* outputs, std::int64_t offset,
+                                       [[maybe_unused]] bool past_caches) {
+    constexpr const Exits& list = schedule.exits[Pass];
+    (leave<list[K].kind, list[K].op, list[K].reduces, list[K].dtype, list[K].source>(
+         sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
+     ...);
+  }
+
+  /// Whether the caches are passed by in this window: its results lie in place, and aligned.
+  template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
+    if (!call.past_caches || window.size != window.padded) return false;
+    bool aligned = true;
+    for (int k = 0; k < schedule.exits[Pass].size; ++k) {
+      const Exit& exit = schedule.exits[Pass].items[k];
+      if (exit.reduces || exit.kind != StoreKind::element) continue;
+      const int operand = P::inputs + exit.slot;
+      const auto at = reinterpret_cast<std::uintptr_t>(window.at[operand]);
+      aligned =
+          aligned && rows.stride[operand] == 1 && at % (static_cast<unsigned>(width) * P::layout.sizes[operand]) == 0;
+    }
+    return aligned;
+  }
+
+  /// How far ahead a pass fetches what it reads: a page, in the first pass over a long row. Short rows are still there
+  /// in later passes, and the next row is fetched during the pass that computes most, so that neither waits.
+  template <int Pass> TESSERA_INLINE std::int64_t fetch_ahead() const {
+    constexpr std::int64_t page = 4096, most = 4 * page;
+    if constexpr (phases == 1) return page;
+    const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
+    if (row > most) return Pass == 0 ? page : 64;
+    return Pass == P::busiest_pass ? (row > page ? row : page) : 64;
+  }
+
+  template <int Pass, std::size_t... U, std::size_t... Operand>
+  TESSERA_INLINE void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
+                                 const Window& window) {
+    constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
+    constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
+    // Copied, so that the compiler sees that no store changes them.
+    std::byte* const operands[] = {window.at[Operand]..., nullptr};
+    std::byte* const kept_rows = kept;
+    const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
+    const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
+    const bool past_caches = passes_caches<Pass>(window);
+    const std::int64_t ahead = fetch_ahead<Pass>();
+    for (std::int64_t offset = 0; offset < window.padded; offset += width * static_cast<int>(sizeof...(U))) {
+      const auto iterate = [&](std::int64_t at, File& sums) TESSERA_INLINE_LAMBDA {
+        File own;
+        element_steps<Pass>(steps, own, values.shared,
+                            {operands, at, position + at, kept_rows, along + at, capacity, ahead});
+        leave_all<Pass>(exits, sums, own, values.shared, operands + P::inputs, at, past_caches);
+      };
+      (iterate(offset + width * static_cast<int>(U), values.sums[U]), ...);
+    }
+  }
+
+  /// Writes what accumulation `exit` holds to its output and starts it anew.
+  template <Op O, DType Type, int Count> TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
+    add_to_total<O, Type, Count>(values.totals[exit.to], values.sums, exit.to);
+    if (targets[exit.slot] != nullptr)
+      combine_element<O, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
+    clear_total<O, Type>(values.totals[exit.to]);
+  }
+
+  /// No lane takes more terms in a window than a run has.
+  template <int Pass> static constexpr std::int64_t longest_window() {
+    const std::int64_t run = sum_run * width * P::unroll(Pass);
+    return P::reduces(Pass) && run < window_size ? run : window_size;
+  }
+
+  template <int Pass> TESSERA_INLINE void run_pass(Values& values) {
+    constexpr const Exits& list = schedule.exits[Pass];
+    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    constexpr int count = P::unroll(Pass);
+    constexpr auto lanes = std::make_index_sequence<static_cast<std::size_t>(count)>{};
+    constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
+    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
+        for (int u = 0; u < count; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
+        clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+      } else if constexpr (exit.reduces) {
+        std::byte* const target = rows.row[P::inputs + exit.slot];
+        if (targets[exit.slot] != target) {
+          finish_accumulation<exit.op, exit.dtype, count>(values, exit);
+          targets[exit.slot] = target;
+        }
+      }
+    });
+    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
+    const auto collect = [&]() TESSERA_INLINE_LAMBDA {
+      each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+        constexpr Exit exit = list[k];
+        if constexpr (exit.reduces)
+          add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+      });
+      values.pending[Pass] = 0;
+    };
+    const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
+                             schedule.writes[Pass], width * count, longest_window<Pass>());
+    Window window;
+    for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
+      windows.open(window, begin, call.inner_end);
+      if constexpr (P::reduces(Pass)) {
+        const std::int64_t terms = window.padded / (width * count);
+        if (values.pending[Pass] + terms > sum_run) collect();
+        values.pending[Pass] += terms;
+      }
+      File saved[count];
+      const bool partial = window.size != window.padded;
+      if (partial)
+        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+          constexpr Exit exit = list[k];
+          using T = lanes_of<exit.dtype>;
+          if constexpr (exit.reduces)
+            for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
+        });
+      run_window<Pass>(lanes, operands, values, window);
+      // Lanes past the row's end take their old sums back.
+      if (partial)
+        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+          constexpr Exit exit = list[k];
+          using T = lanes_of<exit.dtype>;
+          if constexpr (exit.reduces)
+            for (int u = 0; u < count; ++u) {
+              auto& sum = values.sums[u].template get<T>(exit.to);
+              sum = select(first_lanes(window.size - u * width), sum, saved[u].template get<T>(exit.to));
+            }
+        });
+      windows.close(window);
+    }
+    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.reduces && exit.to < P::fused.instr_count)
+        add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+    });
+  }
+
+  template <int Stage> TESSERA_INLINE void run_stage(Values& values, std::int64_t row) {
+    if (Stage > call.phase_end) return;
+    constexpr const Exits& reduces = schedule.reduces[Stage];
+    constexpr const Exits& exits = schedule.row_exits[Stage];
+    each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = reduces[k];
+      using T = lanes_of<exit.dtype>;
+      double* const slot =
+          call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
+      T value;
+      if (Stage <= call.phase_begin) {
+        value = static_cast<T>(*slot);
+      } else {
+        value = static_cast<T>(values.totals[exit.to].template get<T>());
+        if (slot != nullptr) *slot = static_cast<double>(value);
+      }
+      values.shared.template get<T>(exit.to) = splat<T>(value);
+    });
+    row_steps<Stage>(std::make_index_sequence<static_cast<std::size_t>(schedule.row[Stage].size)>{}, values.shared,
+                     {rows, call});
+    const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
+    if (mine)
+      each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
+        constexpr Exit exit = exits[k];
+        using T = lanes_of<exit.dtype>;
+        std::byte* const at = rows.row[P::inputs + exit.slot];
+        const T value = first_lane(convert<T>(values.shared.template get<lanes_of<exit.source>>(exit.instr)));
+        if constexpr (exit.kind == StoreKind::row)
+          *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
+        else
+          combine_element<exit.op, exit.dtype>(at, value);
+      });
+    if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
+      // An earlier call made this pass, but what it kept is gone.
+      if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
+  }
+
+  template <int... Stage> TESSERA_INLINE void run_rows(std::integer_sequence<int, Stage...>) {
+    Values values;
+    constexpr const Exits& list = schedule.accumulations;
+    constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      for (int u = 0; u < unroll; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
+      clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+    });
+    uniform_steps(std::make_index_sequence<static_cast<std::size_t>(schedule.uniform.size)>{}, values.shared,
+                  {rows, call}, call.uniforms);
+    for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
+      (run_stage<Stage>(values, row), ...);
+      rows.next();
+    }
+    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+      constexpr Exit exit = list[k];
+      finish_accumulation<exit.op, exit.dtype, unroll>(values, exit);
+    });
+  }
+};
+
+}  // namespace detail
+
+/// Runs fused kernel `Table[I]` on a part of one shard.
+template <const auto& Table, int I> void fused_kernel(const FusedCall& call) {
+  using P = detail::Program<Table, I>;
+  if (call.row_begin >= call.row_end) return;
+  detail::FusedRun<P> run(call);
+  if constexpr (P::schedule.kept_bytes > 0) {
+    // A register more for each unrolled iteration: the last window of a row is computed whole.
+    run.kept_capacity = call.inner_end - call.inner_begin + width * P::most_unrolled;
+    run.kept = thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) *
+                                                               P::schedule.kept_bytes);
+  }
+  run.rows.start(call, P::inputs, P::operands - P::inputs, P::layout.sizes, P::layout.in_row);
+  run.run_rows(std::make_integer_sequence<int, P::fused.phases + 1>{});
+  if (call.past_caches) finish_stores();
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,179 @@
+#ifndef TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <tessera/graph/fuse/fused.hpp>
+#include <tessera/kernels/simd/simd.hpp>
+
+// How a fused kernel walks over memory. Nothing here depends on the program, so all kernels share this code.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+inline constexpr int max_operands = Fused::max_inputs + Fused::max_outputs;
+
+/// Elements in one window over contiguous operands, at most.
+inline constexpr std::int64_t window_size = 4096;
+/// Elements in a window when an operand must be gathered or spread.
+inline constexpr std::int64_t staged_window_size = 256;
+
+/// The operands (inputs, then outputs) of a call, positioned at one row after the other.
+struct RowWalk {
+  std::byte* row[max_operands];        ///< element 0 of the current row of each operand
+  std::int64_t stride[max_operands];   ///< along the row, in elements
+  std::int64_t step[7][max_operands];  ///< along each outer dim, in bytes
+  std::int64_t extent[7];
+  std::int64_t index[7];
+  int rank, count;
+  bool contiguous;  ///< no operand with an extent along the row has a row stride other than 1
+
+  /// `sizes` are the bytes of an element; `in_row` has a bit for each operand that is read or written along the row.
+  void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes, std::uint64_t in_row) {
+    rank = call.outer_rank;
+    count = inputs + outputs;
+    contiguous = true;
+    for (int i = 0; i < count; ++i) {
+      const FusedView& view = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
+      row[i] = static_cast<std::byte*>(view.data);
+      stride[i] = view.row_stride;
+      if ((in_row >> i & 1) != 0 && stride[i] != 1) contiguous = false;
+      for (int d = 0; d < rank; ++d) step[d][i] = view.outer_stride[d] * sizes[i];
+    }
+    std::int64_t left = call.row_begin;
+    for (int d = rank - 1; d >= 0; --d) {
+      extent[d] = call.outer_extent[d];
+      index[d] = extent[d] == 0 ? 0 : left % extent[d];
+      left = extent[d] == 0 ? 0 : left / extent[d];
+      for (int i = 0; i < count; ++i) row[i] += index[d] * step[d][i];
+    }
+  }
+
+  void next() {
+    for (int d = rank - 1; d >= 0; --d) {
+      if (++index[d] < extent[d]) {
+        for (int i = 0; i < count; ++i) row[i] += step[d][i];
+        return;
+      }
+      for (int i = 0; i < count; ++i) row[i] -= (extent[d] - 1) * step[d][i];
+      index[d] = 0;
+    }
+  }
+};
+
+/// A part of a row, seen by a kernel as whole registers over contiguous elements.
+struct Window {
+  std::byte* at[max_operands];  ///< first element of each operand: in place, or in the staging buffer
+  std::int64_t begin;           ///< index along the row
+  std::int64_t size;            ///< elements
+  std::int64_t padded;          ///< elements rounded up to what one iteration computes
+};
+
+namespace detail {
+
+template <class T>
+inline void gather(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t size, std::int64_t padded) {
+  T* target = reinterpret_cast<T*>(to);
+  const T* source = reinterpret_cast<const T*>(from);
+  if (stride == 1) {
+    std::memcpy(target, source, static_cast<std::size_t>(size) * sizeof(T));
+  } else if (stride == 0 && size > 0) {
+    const T value = *source;
+    for (std::int64_t i = 0; i < size; ++i) target[i] = value;
+  } else {
+    for (std::int64_t i = 0; i < size; ++i) target[i] = source[i * stride];
+  }
+  for (std::int64_t i = size; i < padded; ++i) target[i] = T{};
+}
+
+template <class T> inline void scatter(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t size) {
+  T* target = reinterpret_cast<T*>(to);
+  const T* source = reinterpret_cast<const T*>(from);
+  if (stride == 1)
+    std::memcpy(target, source, static_cast<std::size_t>(size) * sizeof(T));
+  else
+    for (std::int64_t i = 0; i < size; ++i) target[i * stride] = source[i];
+}
+
+}  // namespace detail
+
+/// The windows of one pass over the current row. `sizes` and `offsets`: of each operand in memory and in the buffer.
+class WindowWalk {
+ public:
+  WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
+             std::uint64_t reads, std::uint64_t writes, int granularity, std::int64_t longest)
+      : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
+        granularity_(granularity), longest_(longest) {}
+
+  /// Opens the window at `begin`, at most up to `end`. A rest smaller than the granularity is a window of its own.
+  void open(Window& window, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
+    const std::int64_t left = end - begin, whole = left - left % granularity_;
+    window.begin = begin;
+    window.size = whole == 0 ? left : whole < limit ? whole : limit;
+    window.padded = whole == 0 ? granularity_ : window.size;
+    for (std::uint64_t operands = reads_ | writes_; operands != 0; operands &= operands - 1) {
+      const int i = __builtin_ctzll(operands);
+      if (in_place(i, window)) {
+        window.at[i] = element(i, begin);
+      } else {
+        window.at[i] = buffer_ + offsets_[i];
+        if ((reads_ >> i & 1) != 0) fill(i, window);
+      }
+    }
+  }
+
+  /// Writes staged outputs back.
+  void close(const Window& window) const {
+    if (rows_.contiguous && window.size == window.padded) return;
+    for (std::uint64_t operands = writes_; operands != 0; operands &= operands - 1) {
+      const int i = __builtin_ctzll(operands);
+      if (!in_place(i, window)) drain(i, window);
+    }
+  }
+
+ private:
+  bool in_place(int i, const Window& window) const { return rows_.stride[i] == 1 && window.size == window.padded; }
+  std::byte* element(int i, std::int64_t index) const { return rows_.row[i] + index * rows_.stride[i] * sizes_[i]; }
+  void fill(int i, const Window& window) const {
+    const std::byte* from = element(i, window.begin);
+    switch (sizes_[i]) {
+      case 1:
+        return detail::gather<std::uint8_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+      case 2:
+        return detail::gather<std::uint16_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+      case 4:
+        return detail::gather<std::uint32_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+      default:
+        return detail::gather<std::uint64_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+    }
+  }
+  void drain(int i, const Window& window) const {
+    std::byte* to = element(i, window.begin);
+    switch (sizes_[i]) {
+      case 1:
+        return detail::scatter<std::uint8_t>(to, window.at[i], rows_.stride[i], window.size);
+      case 2:
+        return detail::scatter<std::uint16_t>(to, window.at[i], rows_.stride[i], window.size);
+      case 4:
+        return detail::scatter<std::uint32_t>(to, window.at[i], rows_.stride[i], window.size);
+      default:
+        return detail::scatter<std::uint64_t>(to, window.at[i], rows_.stride[i], window.size);
+    }
+  }
+
+  const RowWalk& rows_;
+  const std::uint8_t* sizes_;
+  const std::uint32_t* offsets_;
+  std::byte* buffer_;
+  std::uint64_t reads_, writes_;
+  int granularity_;
+  std::int64_t longest_;  // window over contiguous operands
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,228 @@
+#ifndef TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/graph/fuse/fused.hpp>
+#include <tessera/ops/rows.hpp>
+
+namespace tessera::kernels {
+
+/// Whether the elements of a row that a pass computed are kept for a later pass.
+enum class Keep : std::uint8_t { no, save, restore };
+
+/// One instruction as a kernel runs it: everything a template needs to know stands in the first five fields.
+struct Step {
+  InstrKind kind = InstrKind::uniform;
+  Op op = Op::constant;
+  DType dtype = DType::f32;   ///< of the result
+  DType source = DType::f32;  ///< of the operands; of the last one for select
+  Keep keep = Keep::no;
+  std::uint8_t to = 0, a = 0, b = 0, c = 0;
+  bool a_varies = false, b_varies = false, c_varies = false;  ///< at element level, not hoisted out of the pass
+  std::uint8_t kept_offset = 0;  ///< bytes that values kept before this one take for each element of a row
+};
+
+/// One value that leaves a pass: a reduction or a store.
+struct Exit {
+  StoreKind kind = StoreKind::element;
+  Op op = Op::sum;
+  bool reduces = false;  ///< kept in lanes and combined across them, along the row or along rows
+  DType dtype = DType::f32, source = DType::f32;
+  std::uint8_t instr = 0;  ///< the value
+  std::uint8_t slot = 0;   ///< the reduction's number or the output's
+  std::uint8_t to = 0;     ///< the register that accumulates; for a reduce its own instruction
+  bool varies = false;     ///< the value is at element level
+};
+
+template <class T, int Capacity> struct StepList {
+  T items[Capacity]{};
+  int size = 0;
+  constexpr void push(const T& item) { items[size++] = item; }
+  constexpr const T& operator[](std::size_t i) const { return items[i]; }
+};
+
+using Steps = StepList<Step, Fused::max_instrs>;
+using Exits = StepList<Exit, Fused::max_instrs>;
+
+/// What each stage of a fused kernel does. Stage s is what happens once a row when s passes have ended; pass s follows.
+struct FusedSchedule {
+  static constexpr int max_phases = Fused::max_phases;
+  static constexpr int registers = Fused::max_instrs + Fused::max_outputs;
+
+  Steps uniform;              ///< once a call
+  Steps row[max_phases + 1];  ///< once a row, at each stage
+  Exits row_exits[max_phases + 1];
+  Exits reduces[max_phases + 1];       ///< reductions whose result is there at the stage; pass s - 1 computes them
+  Steps element[max_phases];           ///< at every element, in each pass
+  Exits exits[max_phases];             ///< stores and reductions of each pass
+  Exits accumulations;                 ///< stores that reduce along the row, of all passes
+  bool saves[max_phases]{};            ///< passes that keep values for later ones
+  std::uint8_t kept_bytes = 0;         ///< of kept values, for each element of a row
+  std::uint64_t reads[max_phases]{};   ///< operands (inputs, then outputs) that each pass reads
+  std::uint64_t writes[max_phases]{};  ///< operands that each pass writes
+};
+
+constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
+constexpr bool uses_c(Op op) { return row_of(op).arity > 2; }
+
+namespace detail {
+
+constexpr Step make_step(const Fused& fused, int index) {
+  const Instr& instr = fused.instrs[index];
+  const auto varies = [&](int operand) { return fused.instrs[operand].level == Level::element; };
+  Step step;
+  step.kind = instr.kind;
+  step.op = instr.op;
+  step.dtype = step.source = instr.dtype;
+  step.to = static_cast<std::uint8_t>(index);
+  step.a = instr.a;
+  step.b = instr.b;
+  step.c = instr.c;
+  if (instr.kind == InstrKind::compute) {
+    const bool chooses = uses_c(instr.op);
+    step.source = fused.instrs[chooses ? instr.b : instr.a].dtype;
+    step.a_varies = varies(instr.a);
+    step.b_varies = uses_b(instr.op) && varies(instr.b);
+    step.c_varies = chooses && varies(instr.c);
+  } else if (instr.kind == InstrKind::index) {
+    step.a_varies = instr.level == Level::element;
+  }
+  return step;
+}
+
+constexpr Exit make_reduce(const Fused& fused, int index, int slot) {
+  const Instr& instr = fused.instrs[index];
+  const Instr& operand = fused.instrs[instr.a];
+  return {StoreKind::accumulate,
+          instr.op,
+          true,
+          instr.dtype,
+          operand.dtype,
+          instr.a,
+          static_cast<std::uint8_t>(slot),
+          static_cast<std::uint8_t>(index),
+          operand.level == Level::element};
+}
+
+constexpr Exit make_exit(const Fused& fused, int output) {
+  const Store& store = fused.stores[output];
+  const Instr& value = fused.instrs[store.instr];
+  return {store.kind,
+          store.op,
+          store.kind == StoreKind::accumulate && store.along_row,
+          store.dtype,
+          value.dtype,
+          store.instr,
+          static_cast<std::uint8_t>(output),
+          static_cast<std::uint8_t>(fused.instr_count + output),
+          value.level == Level::element};
+}
+
+/// Where values worth keeping were first computed, in passes that can be run again: those that only reduce.
+struct Kept {
+  Step* computed[Fused::max_instrs]{};
+  int pass[Fused::max_instrs]{};
+};
+
+/// Bytes of a value while it is computed with.
+constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size_of(DType::f32) : size_of(type); }
+
+/// Adds to pass `p` the element-level instructions that its exits need, in order. What an earlier pass paid a lot for
+/// is kept by that pass and read here.
+constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Kept& kept) {
+  const Exits& exits = schedule.exits[p];
+  Steps& pass = schedule.element[p];
+  bool needed[Fused::max_instrs]{}, only_reduces = true;
+  for (int i = 0; i < exits.size; ++i) {
+    needed[exits.items[i].instr] = true;
+    only_reduces = only_reduces && exits.items[i].reduces && exits.items[i].to < fused.instr_count;
+  }
+  for (int i = fused.instr_count - 1; i >= 0; --i) {
+    const Instr& instr = fused.instrs[i];
+    if (!needed[i] || instr.level != Level::element || instr.kind != InstrKind::compute || kept.computed[i] != nullptr)
+      continue;
+    needed[instr.a] = true;
+    if (uses_b(instr.op)) needed[instr.b] = true;
+    if (uses_c(instr.op)) needed[instr.c] = true;
+  }
+  for (int i = 0; i < fused.instr_count; ++i) {
+    const Instr& instr = fused.instrs[i];
+    if (!needed[i] || instr.level != Level::element) continue;
+    pass.push(make_step(fused, i));
+    Step& step = pass.items[pass.size - 1];
+    if (instr.kind == InstrKind::load) schedule.reads[p] |= std::uint64_t{1} << instr.a;
+    if (Step* const computed = kept.computed[i]; computed != nullptr) {
+      if (computed->keep == Keep::no) {
+        computed->keep = Keep::save;
+        computed->kept_offset = schedule.kept_bytes;
+        schedule.kept_bytes = static_cast<std::uint8_t>(schedule.kept_bytes + lane_bytes(instr.dtype));
+        schedule.saves[kept.pass[i]] = true;
+      }
+      step.keep = Keep::restore;
+      step.kept_offset = computed->kept_offset;
+    } else if (only_reduces && instr.kind == InstrKind::compute && row_of(instr.op).lane_cost >= 8 &&
+               is_floating(instr.dtype)) {
+      kept.computed[i] = &step;
+      kept.pass[i] = p;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Orders the instructions of a fused kernel by how often they run.
+constexpr FusedSchedule make_schedule(const Fused& fused) {
+  FusedSchedule schedule;
+  if (fused.phases < 1 || fused.phases > FusedSchedule::max_phases)
+    fail(errc::graph_invalid, "[fused] more passes over a row than a kernel can make");
+  int reduce_count = 0;
+  for (int i = 0; i < fused.instr_count; ++i) {
+    const Instr& instr = fused.instrs[i];
+    if (instr.phase > fused.phases) fail(errc::graph_invalid, "[fused] a value that no pass of the kernel yields");
+    if (instr.dtype == DType::f16) fail(errc::unsupported, "[fused] f16 has no arithmetic");
+    if (instr.kind == InstrKind::reduce) {
+      if (instr.phase < 1) fail(errc::graph_invalid, "[fused] a reduction exists after a pass, not before");
+      const Exit exit = detail::make_reduce(fused, i, reduce_count++);
+      schedule.reduces[instr.phase].push(exit);
+      schedule.exits[instr.phase - 1].push(exit);
+    } else if (instr.level == Level::uniform) {
+      schedule.uniform.push(detail::make_step(fused, i));
+    } else if (instr.level == Level::row) {
+      schedule.row[instr.phase].push(detail::make_step(fused, i));
+    }
+  }
+  for (int i = 0; i < fused.store_count; ++i) {
+    const Exit exit = detail::make_exit(fused, i);
+    const int phase = fused.instrs[exit.instr].phase;
+    const bool once_a_row =
+        exit.kind == StoreKind::row || (exit.kind == StoreKind::accumulate && !exit.reduces && !exit.varies);
+    if (once_a_row) {
+      if (exit.varies) fail(errc::graph_invalid, "[fused] a value at every element stored once a row");
+      schedule.row_exits[phase].push(exit);
+      continue;
+    }
+    if (phase >= fused.phases) fail(errc::graph_invalid, "[fused] a store in a pass that the kernel does not make");
+    schedule.exits[phase].push(exit);
+    if (exit.reduces) {
+      schedule.accumulations.push(exit);
+    } else {
+      const std::uint64_t bit = std::uint64_t{1} << (fused.input_count + exit.slot);
+      schedule.writes[phase] |= bit;
+      if (exit.kind == StoreKind::accumulate) schedule.reads[phase] |= bit;
+    }
+  }
+  detail::Kept kept;
+  for (int pass = 0; pass < fused.phases; ++pass) detail::add_needed(fused, schedule, pass, kept);
+  return schedule;
+}
+
+}  // namespace tessera::kernels
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

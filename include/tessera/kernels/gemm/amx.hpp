@@ -1,0 +1,102 @@
+#ifndef TESSERA_KERNELS_GEMM_AMX_HPP
+#define TESSERA_KERNELS_GEMM_AMX_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <tessera/base/bf16.hpp>
+#include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/isa.hpp>
+
+// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig,
+// and no flag of the program is needed this way.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Asks Linux for the matrix registers, once for the process. Memory for them is added to each thread that uses them.
+inline bool ask_for_amx() {
+#if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace detail
+
+/// The level of the kernels that multiply bf16. It asks the system for AMX at the first call, and is one lower where it
+/// refuses.
+inline CpuLevel bf16_level() {
+  static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
+  return level;
+}
+
+namespace detail {
+
+/// Elements along k that one instruction multiplies, and rows and columns of a block of C.
+inline constexpr std::int64_t amx_step = 32, amx_block = 32;
+
+#if defined(__x86_64__)
+/// The matrix registers while a product runs: eight of 16 rows of 64 bytes.
+class AmxRegisters {
+ public:
+  AmxRegisters() {
+    struct alignas(64) {
+      std::uint8_t palette = 1, start = 0, reserved[14]{};
+      std::uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+    } const shape;
+    asm volatile("ldtilecfg %0" : : "m"(shape));
+  }
+  AmxRegisters(const AmxRegisters&) = delete;
+  AmxRegisters& operator=(const AmxRegisters&) = delete;
+  ~AmxRegisters() { asm volatile("tilerelease"); }
+};
+
+/// A block of 32 x 32: C = F + A B, or A B where F is null; rows of F and C lie so many floats apart. Every step along
+/// k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B pair of
+/// rows after pair of rows, the two elements of a column together.
+__attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
+                                                                      const float* f, std::int64_t f_row, float* c,
+                                                                      std::int64_t c_row) {
+  const std::int64_t line = 64, row = c_row * 4;
+  if (f != nullptr)
+    asm volatile("tileloadd (%0,%2,1), %%tmm0\n\ttileloadd 64(%0,%2,1), %%tmm1\n\t"
+                 "tileloadd (%1,%2,1), %%tmm2\n\ttileloadd 64(%1,%2,1), %%tmm3"
+                 :
+                 : "r"(f), "r"(f + 16 * f_row), "r"(f_row * 4)
+                 : "memory");
+  else
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
+  // One register for each operand. To hold both halves of both takes a load less, and is slower by half where
+  // another thread shares the core: it leaves no registers to rename.
+  for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
+    asm volatile("tileloadd (%0,%2,1), %%tmm4\n\ttileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
+                 "tileloadd 1024(%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm1\n\t"
+                 "tileloadd 1024(%0,%2,1), %%tmm4\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"
+                 "tileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm2"
+                 :
+                 : "r"(a), "r"(b), "r"(line)
+                 : "memory");
+  asm volatile("tilestored %%tmm0, (%0,%2,1)\n\ttilestored %%tmm1, 64(%0,%2,1)\n\t"
+               "tilestored %%tmm2, (%1,%2,1)\n\ttilestored %%tmm3, 64(%1,%2,1)"
+               :
+               : "r"(c), "r"(c + 16 * c_row), "r"(row)
+               : "memory");
+}
+#endif
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

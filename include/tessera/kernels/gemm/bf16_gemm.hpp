@@ -1,0 +1,294 @@
+#ifndef TESSERA_KERNELS_GEMM_BF16_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_BF16_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <tessera/base/bf16.hpp>
+#include <tessera/kernels/gemm/amx.hpp>
+#include <tessera/kernels/gemm/bf16_pack.hpp>
+#include <tessera/kernels/gemm/gemm.hpp>
+#include <tessera/kernels/gemm/packed_gemm.hpp>
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/scratch.hpp>
+
+// Products of bf16, summed in float. In AMX registers where the processor has them; else operands are widened, a part
+// at a time, and multiplied by the kernels of float. Every path rounds nowhere but in its sums.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// Where a product goes instead of C, rounded to bf16, with the strides of C; and a row that is added to each row
+/// before, or null.
+struct RoundedResult {
+  bf16* data = nullptr;
+  const float* bias = nullptr;
+
+  explicit operator bool() const { return data != nullptr; }
+  RoundedResult at(std::int64_t offset, std::int64_t column) const {
+    return {data == nullptr ? nullptr : data + offset, bias == nullptr ? nullptr : bias + column};
+  }
+};
+
+namespace detail {
+
+/// Rounds a matrix of floats, row-major with rows `row` apart.
+inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, bf16* to,
+                         std::int64_t to_row, std::int64_t to_col) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < cols; ++j) to[i * to_row + j * to_col] = bf16(from[i * row + j]);
+}
+
+#if defined(__x86_64__)
+/// Elements along k of a panel of B: 32 KiB, which the first-level cache keeps while all rows of a block of A pass.
+inline constexpr std::int64_t amx_depth = 512;
+/// Rows of A that are packed together, at most, over all of k, and how many bytes they fill. With the sums of as many
+/// columns they leave half of the second-level cache to B.
+inline constexpr std::int64_t amx_rows = 256, amx_columns = 256, amx_bytes = 1 << 20;
+
+#define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+/// 32 x 32 sums, rounded; past the caches, or into them. As in the product, what is too small to be normal is zero.
+template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to, std::int64_t to_row) {
+  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+    const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from));
+    if constexpr (Past)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), pair);
+    else
+      _mm512_storeu_si512(to, pair);
+  }
+}
+
+/// 32 x 32 sums, past the caches.
+TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64_t to_row) {
+  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+    _mm512_stream_ps(to, _mm512_load_ps(from));
+    _mm512_stream_ps(to + 16, _mm512_load_ps(from + 16));
+  }
+}
+#undef TESSERA_TARGET
+
+/// A block of sums, or a part of one at the edge, to where it belongs.
+inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
+                        std::int64_t col, bool past) {
+  const std::int64_t rows = std::min(amx_block, g.m - row), cols = std::min(amx_block, g.n - col);
+  const std::int64_t at = row * g.c_row + col * g.c_col;
+  const bool whole = rows == amx_block && cols == amx_block && g.c_col == 1;
+  if (rounded) {
+    bf16* const to = rounded.data + at;
+    if (!whole) return round_matrix(sums, amx_block, rows, cols, to, g.c_row, g.c_col);
+    return past ? round_block<true>(sums, to, g.c_row) : round_block<false>(sums, to, g.c_row);
+  }
+  if (whole && past) return stream_block(sums, g.c + at, g.c_row);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t s = 0; s < cols; ++s) {
+      float& to = g.c[at + r * g.c_row + s * g.c_col];
+      const float value = g.alpha * sums[r * amx_block + s];
+      to = g.accumulate ? to + value : value;
+    }
+}
+
+/// Whether a result goes past the caches: it is large, nobody reads it at once, and its rows are whole cache lines. To
+/// fetch lines first, only to overwrite them, takes as long as a product of 256 steps.
+inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, bool read_at_once) {
+  constexpr std::int64_t least_bytes = 1 << 20, line = 64;
+  const std::int64_t element = rounded ? 2 : 4;
+  const auto at = reinterpret_cast<std::uintptr_t>(rounded ? static_cast<const void*>(rounded.data) : g.c);
+  return !read_at_once && !g.accumulate && g.alpha == 1 && g.c_col == 1 && g.m * g.n * element >= least_bytes &&
+         at % line == 0 && g.c_row * element % line == 0;
+}
+
+/// Rows of A that are packed together when k has so many elements.
+inline std::int64_t amx_rows_of(std::int64_t k) {
+  return std::clamp(amx_bytes / 2 / std::max<std::int64_t>(k, 1) / amx_block * amx_block, amx_block, amx_rows);
+}
+
+/// C (+)= alpha A B with B packed, or null: then it is packed where it is used, once for all rows that are packed
+/// together. Sums over blocks of k wait in the second-level cache, some columns at a time: what is stored is final.
+inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
+                     const RoundedResult& rounded) {
+  const AmxRegisters registers;
+  alignas(64) float block_sums[amx_block * amx_block], bias[amx_block]{};
+  const std::int64_t together = amx_rows_of(layout.rows), own_room = packed == nullptr ? amx_columns * layout.depth : 0;
+  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 || packed == nullptr ? amx_columns : g.n;
+  bf16* const b = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(own_room));
+  bf16* const a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>(together * layout.rows));
+  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * amx_columns));
+  const bool past = goes_past_caches(g, rounded, finished.call != nullptr);
+  const bool plain = !rounded && g.c_col == 1 && g.alpha == 1 && !past;
+  for (std::int64_t row = 0; row < g.m; row += together) {
+    const std::int64_t rows = std::min(together, g.m - row);
+    const std::int64_t padded = (rows + amx_block - 1) / amx_block * amx_block;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t first = block * layout.depth;
+      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, rows,
+                      std::min(layout.depth, g.k - first), a + padded * first);
+    }
+    for (std::int64_t begin = 0; begin < g.n; begin += chunk)
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t depth = layout.block_rows(block), end = std::min(begin + chunk, g.n);
+        const bf16* panel = packed == nullptr ? b : packed + layout.offset(block, begin / amx_block);
+        if (packed == nullptr) {
+          const std::int64_t first = block * layout.depth;
+          amx_pack<true>({g.b + first * g.b_row + begin * g.b_col, g.b_col, g.b_row}, end - begin,
+                         std::min(depth, g.k - first), b);
+        }
+        float* sum = sums;
+        for (std::int64_t col = begin; col < end; col += amx_block, panel += depth * amx_block) {
+          if (rounded.bias != nullptr) std::copy_n(rounded.bias + col, std::min(amx_block, g.n - col), bias);
+          for (std::int64_t i = 0; i < rows; i += amx_block, sum += amx_block * amx_block) {
+            const bool last = block + 1 == blocks;
+            const bool direct = plain && i + amx_block <= rows && col + amx_block <= g.n;
+            float* const c = direct ? g.c + (row + i) * g.c_row + col : nullptr;
+            // The first block of k begins with zeros, with what is there, or with the bias in each row.
+            const float* from = sum;
+            std::int64_t from_row = amx_block;
+            if (block == 0) {
+              from = rounded.bias != nullptr ? bias : g.accumulate ? c : nullptr;
+              from_row = rounded.bias != nullptr ? 0 : g.c_row;
+            }
+            float* to = !last ? sum : direct ? c : block_sums;
+            amx_multiply(a + padded * block * layout.depth + i * depth, panel, depth / amx_step, from, from_row, to,
+                         last && direct ? g.c_row : amx_block);
+            if (last && !direct) store_block(g, rounded, block_sums, row + i, col, past);
+          }
+        }
+      }
+    finished(row, rows);
+  }
+  if (past) _mm_sfence();
+}
+#endif
+
+/// C (+)= alpha A B with B packed as floats: some rows of A at a time are widened.
+inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
+                         CpuLevel level, const RoundedResult& rounded) {
+  constexpr std::int64_t together = 112;
+  const std::int64_t room = rounded ? std::min(together, g.m) * g.n : 0;
+  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(room));
+  float* a = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(std::min(together, g.m) * g.k));
+  for (std::int64_t row = 0; row < g.m; row += together) {
+    const std::int64_t rows = std::min(together, g.m - row);
+    widen_matrix(g.a + row * g.a_row, g.a_row, g.a_col, rows, g.k, a);
+    Gemm<float> part{rows, g.n, g.k, a, g.k, 1, nullptr, 0, 0, sums, g.n, 1, false, g.alpha};
+    if (!rounded)
+      part.c = g.c + row * g.c_row, part.c_row = g.c_row, part.c_col = g.c_col, part.accumulate = g.accumulate;
+    packed_gemm(part, layout, packed, {}, level);
+    for (std::int64_t i = 0; rounded.bias != nullptr && i < rows; ++i)
+      for (std::int64_t j = 0; j < g.n; ++j) sums[i * g.n + j] += rounded.bias[j];
+    if (rounded) round_matrix(sums, g.n, rows, g.n, rounded.data + row * g.c_row, g.c_row, g.c_col);
+    finished(row, rows);
+  }
+}
+
+/// Zeros, or the bias, where nothing is summed.
+inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
+  if (g.accumulate) return;
+  for (std::int64_t i = 0; i < g.m; ++i)
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      const std::int64_t at = i * g.c_row + j * g.c_col;
+      if (rounded)
+        rounded.data[at] = bf16(rounded.bias != nullptr ? rounded.bias[j] : 0.0f);
+      else
+        g.c[at] = 0;
+    }
+}
+
+}  // namespace detail
+
+template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
+
+/// As of floats, but in AMX registers: then panels are rounded up to what a register multiplies at once, and hold bf16.
+/// Without AMX a packed matrix holds floats.
+template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) {
+    using namespace detail;
+    const std::int64_t padded = (rows + amx_step - 1) / amx_step * amx_step;
+    return {padded, cols, std::max(equal_parts(rows, amx_depth, amx_step), amx_step), amx_block, padded - rows};
+  }
+#endif
+  return packed_layout<float>(rows, cols, level);
+}
+
+/// Elements of T that a packed matrix has room for.
+template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
+  return layout.size();
+}
+template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
+  return level >= CpuLevel::amx ? layout.size() : 2 * layout.size();
+}
+
+inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
+                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
+  const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) {
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t row = block * layout.depth;
+      detail::amx_pack<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
+                             std::min(layout.depth, layout.rows - layout.padding - row),
+                             packed + layout.offset(block, first));
+    }
+    return;
+  }
+#endif
+  if (layout.rows == 0) return;
+  // Each panel is widened by itself, as a matrix of its own.
+  float* wide = thread_scratch<Scratch::wide_b, float>(static_cast<std::size_t>(layout.depth * cols));
+  for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+    const std::int64_t row = block * layout.depth, rows = layout.block_rows(block);
+    detail::widen_matrix(b + row * b_row + col * b_col, b_row, b_col, rows, cols, wide);
+    detail::pack_panels<float>(detail::gemm_kernels<float>(level).pack_steps, {wide, 1, cols}, cols, rows, layout.width,
+                               reinterpret_cast<float*>(packed) + layout.offset(block, first));
+  }
+}
+
+/// With B packed. Given `rounded`, the result goes there, and C is not touched; neither is it accumulated or scaled.
+inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
+                        CpuLevel level = bf16_level(), const RoundedResult& rounded = {}) {
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    detail::empty_gemm(g, rounded);
+    return finished(0, g.m);
+  }
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished, rounded);
+#endif
+  detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level, rounded);
+}
+
+inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level(),
+                        const RoundedResult& rounded = {}) {
+  const bool turned = given.c_col != 1 && given.c_row == 1 && rounded.bias == nullptr;
+  const Gemm<bf16> g = turned ? transposed(given) : given;
+  if (g.m == 0 || g.n == 0) return;
+#if defined(__x86_64__)
+  if (level >= CpuLevel::amx && g.k > 0 && g.m <= detail::amx_rows_of(g.k)) {
+    detail::amx_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, rounded);
+    return turned ? finished(0, given.m) : void();
+  }
+#endif
+  constexpr std::int64_t most_cols = 512;
+  for (std::int64_t col = 0; col < g.n; col += most_cols) {
+    Gemm<bf16> part = g;
+    part.n = std::min(most_cols, g.n - col);
+    part.b += col * g.b_col;
+    part.c += rounded ? 0 : col * g.c_col;
+    const PackedLayout layout = packed_layout<bf16>(g.k, part.n, level);
+    bf16* packed = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(packed_room<bf16>(layout, level)));
+    pack_matrix(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
+    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
+                rounded.at(col * g.c_col, col));
+  }
+  if (turned) finished(0, given.m);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,199 @@
+#ifndef TESSERA_KERNELS_GEMM_GEMM_PACK_HPP
+#define TESSERA_KERNELS_GEMM_GEMM_PACK_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/isa.hpp>
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// A matrix to be packed: rows of A, or columns of B, are its lanes; steps walk along k.
+template <class T> struct PackSource {
+  const T* data = nullptr;
+  std::int64_t lane = 0, step = 0;  ///< strides in elements, any
+};
+
+/// Elements in 16 bytes: the steps of a block that is transposed at once.
+template <class T> inline constexpr int transposed_steps = 16 / static_cast<int>(sizeof(T));
+
+/// Transposes 4 lanes of 4 steps, or 2 of 2: lane l is at from[l] + k, step s goes to to + s * stride.
+struct PortableTranspose {
+  template <class T> static constexpr int lanes = transposed_steps<T>;
+
+  static void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
+    const auto a = load(from[0] + k), b = load(from[1] + k), c = load(from[2] + k), d = load(from[3] + k);
+    const auto ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const auto ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+    store(to + stride, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+    store(to + 2 * stride, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+    store(to + 3 * stride, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+  }
+  static void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
+    const auto a = load(from[0] + k), b = load(from[1] + k);
+    store(to, __builtin_shufflevector(a, b, 0, 2));
+    store(to + stride, __builtin_shufflevector(a, b, 1, 3));
+  }
+
+ private:
+  template <class T> struct Native {
+    typedef T type __attribute__((vector_size(16)));
+  };
+  template <class T> static typename Native<T>::type load(const T* from) {
+    typename Native<T>::type value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  template <class T, class V> static void store(T* to, const V& value) { std::memcpy(to, &value, sizeof(value)); }
+};
+
+#if defined(__x86_64__)
+/// As PortableTranspose, with the lanes of a whole register: its quarters are loaded each from another lane, which
+/// takes no shuffle, and two rounds of shuffles within quarters remain.
+struct Avx512Transpose {
+  template <class T> static constexpr int lanes = 64 / static_cast<int>(sizeof(T));
+#define TESSERA_TARGET __attribute__((target("avx512f"), always_inline))
+
+  TESSERA_TARGET static inline void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
+    const __m512 a = quarters<4>(from, k), b = quarters<4>(from + 1, k), c = quarters<4>(from + 2, k),
+                 d = quarters<4>(from + 3, k);
+    const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
+    const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
+    _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, cd, 0x44));
+    _mm512_storeu_ps(to + stride, _mm512_shuffle_ps(ab, cd, 0xee));
+    _mm512_storeu_ps(to + 2 * stride, _mm512_shuffle_ps(ab_high, cd_high, 0x44));
+    _mm512_storeu_ps(to + 3 * stride, _mm512_shuffle_ps(ab_high, cd_high, 0xee));
+  }
+  TESSERA_TARGET static inline void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
+    const __m512d a = _mm512_castps_pd(quarters<2>(from, k)), b = _mm512_castps_pd(quarters<2>(from + 1, k));
+    _mm512_storeu_pd(to, _mm512_unpacklo_pd(a, b));
+    _mm512_storeu_pd(to + stride, _mm512_unpackhi_pd(a, b));
+  }
+  /// 16 bytes of each of the lanes 0, Apart, 2 Apart, 3 Apart.
+  template <int Apart, class T> TESSERA_TARGET static inline __m512 quarters(const T* const* from, std::int64_t k) {
+    const auto quarter = [&](int i) { return reinterpret_cast<const float*>(from[i * Apart] + k); };
+    __m512 value = _mm512_castps128_ps512(_mm_loadu_ps(quarter(0)));
+    value = _mm512_mask_broadcast_f32x4(value, 0x00f0, _mm_loadu_ps(quarter(1)));
+    value = _mm512_mask_broadcast_f32x4(value, 0x0f00, _mm_loadu_ps(quarter(2)));
+    return _mm512_mask_broadcast_f32x4(value, 0xf000, _mm_loadu_ps(quarter(3)));
+  }
+#undef TESSERA_TARGET
+};
+
+struct Avx2Transpose {
+  template <class T> static constexpr int lanes = 32 / static_cast<int>(sizeof(T));
+#define TESSERA_TARGET __attribute__((target("avx2,fma"), always_inline))
+
+  TESSERA_TARGET static inline void run(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
+    const __m256 a = halves<4>(from, k), b = halves<4>(from + 1, k), c = halves<4>(from + 2, k),
+                 d = halves<4>(from + 3, k);
+    const __m256 ab = _mm256_unpacklo_ps(a, b), cd = _mm256_unpacklo_ps(c, d);
+    const __m256 ab_high = _mm256_unpackhi_ps(a, b), cd_high = _mm256_unpackhi_ps(c, d);
+    _mm256_storeu_ps(to, _mm256_shuffle_ps(ab, cd, 0x44));
+    _mm256_storeu_ps(to + stride, _mm256_shuffle_ps(ab, cd, 0xee));
+    _mm256_storeu_ps(to + 2 * stride, _mm256_shuffle_ps(ab_high, cd_high, 0x44));
+    _mm256_storeu_ps(to + 3 * stride, _mm256_shuffle_ps(ab_high, cd_high, 0xee));
+  }
+  TESSERA_TARGET static inline void run(const double* const* from, std::int64_t k, double* to, std::int64_t stride) {
+    const __m256d a = _mm256_castps_pd(halves<2>(from, k)), b = _mm256_castps_pd(halves<2>(from + 1, k));
+    _mm256_storeu_pd(to, _mm256_unpacklo_pd(a, b));
+    _mm256_storeu_pd(to + stride, _mm256_unpackhi_pd(a, b));
+  }
+  template <int Apart, class T> TESSERA_TARGET static inline __m256 halves(const T* const* from, std::int64_t k) {
+    const __m256 value = _mm256_castps128_ps256(_mm_loadu_ps(reinterpret_cast<const float*>(from[0] + k)));
+    return _mm256_insertf128_ps(value, _mm_loadu_ps(reinterpret_cast<const float*>(from[Apart] + k)), 1);
+  }
+#undef TESSERA_TARGET
+};
+#endif
+
+/// Packs lanes that are contiguous along k into one panel. Lanes beyond the matrix repeat the last one: nobody reads
+/// their sums, but garbage could hold denormal numbers, which are slow.
+template <class T>
+using PackSteps = void (*)(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width,
+                           T* to);
+
+#define TESSERA_PACK_STEPS(name, target, Transpose)                                                                \
+  template <class T>                                                                                               \
+  target void name(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width, T* to) { \
+    constexpr std::int64_t most = 32, together = Transpose::template lanes<T>, steps = transposed_steps<T>;        \
+    const T* rows[most];                                                                                           \
+    for (std::int64_t l = 0; l < width; ++l) rows[l] = from.data + (l < lanes ? l : lanes - 1) * from.lane;        \
+    std::int64_t k = 0;                                                                                            \
+    for (; k + steps <= depth; k += steps)                                                                         \
+      for (std::int64_t l = 0; l < width; l += together) Transpose::run(rows + l, k, to + k * width + l, width);   \
+    for (; k < depth; ++k)                                                                                         \
+      for (std::int64_t l = 0; l < width; ++l) to[k * width + l] = rows[l][k];                                     \
+  }
+TESSERA_PACK_STEPS(portable_pack_steps, , PortableTranspose)
+#if defined(__x86_64__)
+TESSERA_PACK_STEPS(avx2_pack_steps, __attribute__((target("avx2,fma"))), Avx2Transpose)
+TESSERA_PACK_STEPS(avx512_pack_steps, __attribute__((target("avx512f"))), Avx512Transpose)
+#endif
+#undef TESSERA_PACK_STEPS
+
+/// One step of a panel whose lanes are contiguous, all of them there.
+template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
+  constexpr std::int64_t piece = 32 / sizeof(T);
+  for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
+}
+
+/// Fetches such a step into the second-level cache, where it waits for its turn: steps lie on pages of their own, which
+/// the processor's prefetchers don't cross.
+template <class T> void fetch_lanes(const T* from, std::int64_t width) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(from + i, 0, 2);
+}
+
+/// Packs `lanes` lanes and `depth` steps into panels of `width` lanes, whole registers: lane l of step k of a panel
+/// goes to k * width + l, and the next panel follows. The last one is padded. `following` steps of the source come
+/// next.
+template <class T>
+void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
+                 std::int64_t width, T* to, std::int64_t following = 0) {
+  if (from.step == 1 && from.lane != 1) {
+    for (std::int64_t lane = 0; lane < lanes; lane += width)
+      along_steps({from.data + lane * from.lane, from.lane, 1}, std::min(width, lanes - lane), depth, width,
+                  to + lane * depth);
+    return;
+  }
+  // A few steps of all panels at a time: the source is read in long runs, and few pages of it at once.
+  constexpr std::int64_t steps = 8;
+  for (std::int64_t k0 = 0; k0 < depth; k0 += steps) {
+    const std::int64_t end = std::min(k0 + steps, depth);
+    for (std::int64_t lane = 0; lane < lanes; lane += width) {
+      const std::int64_t count = std::min(width, lanes - lane);
+      const T* source = from.data + lane * from.lane;
+      T* target = to + lane * depth;
+      for (std::int64_t k = k0; k < end; ++k) {
+        if (from.lane == 1 && count == width) {
+          if (k + steps < depth + following) fetch_lanes(source + (k + steps) * from.step, width);
+          copy_lanes(source + k * from.step, width, target + k * width);
+          continue;
+        }
+        for (std::int64_t l = 0; l < count; ++l) target[k * width + l] = source[k * from.step + l * from.lane];
+        for (std::int64_t l = count; l < width; ++l) target[k * width + l] = T(0);
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

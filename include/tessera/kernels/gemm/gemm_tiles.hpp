@@ -1,0 +1,196 @@
+#ifndef TESSERA_KERNELS_GEMM_GEMM_TILES_HPP
+#define TESSERA_KERNELS_GEMM_GEMM_TILES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/gemm/gemm_pack.hpp>
+#include <tessera/kernels/isa.hpp>
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Cache lines to be fetched while a tile is computed: `count` of them, `step` bytes apart.
+struct Prefetch {
+  const char* at = nullptr;
+  std::int64_t step = 0, count = 0;
+};
+
+/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B lie in panels: element (i, k) of A
+/// is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
+template <class T> struct GemmTile {
+  std::int64_t depth = 0;
+  const T* a = nullptr;
+  const T* b = nullptr;
+  std::int64_t b_step = 0;
+  T* c = nullptr;
+  std::int64_t c_row = 0;
+  T alpha = T(1);
+  bool accumulate = false;
+  Prefetch ahead[4];  ///< in this order; the last one has no end
+};
+
+template <class T, int Bytes> struct GemmVector {
+  typedef T type __attribute__((vector_size(Bytes)));
+  typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
+};
+
+/// The kernels of one processor level: how they want A and B to lie, and one kernel for each of some heights.
+template <class T> struct GemmKernels {
+  using Tile = void (*)(const GemmTile<T>&);
+  static constexpr int most_rows = 14, most_cols = 32;
+
+  int rows = 0, cols = 0;  ///< of a whole tile
+  int a_step = 0;          ///< rows, rounded up so that panels are made of whole registers
+  int heights[3] = {};     ///< descending from `rows`; a tile of fewer rows takes the least that holds it
+  Tile tiles[3] = {};
+  PackSteps<T> pack_steps = nullptr;
+
+  /// Which of the heights a tile of that many rows takes.
+  int fit(std::int64_t height) const {
+    int i = 0;
+    while (i < 2 && height <= heights[i + 1]) ++i;
+    return i;
+  }
+};
+
+#if defined(__x86_64__)
+#define TESSERA_TARGET_AVX512 __attribute__((target("avx512f"), always_inline))
+/// sum += *a * b in one instruction.
+template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const float* a, const Vector& b) {
+  asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
+}
+template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const double* a, const Vector& b) {
+  asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
+}
+#undef TESSERA_TARGET_AVX512
+#endif
+
+// The sums have names, two for each row, since g++ keeps arrays of them in memory. Vectors are the compilers' own, so
+// one text serves every instruction set, and headers of intrinsics are not needed.
+#define TESSERA_ROWS_4(F) F(0) F(1) F(2) F(3)
+#define TESSERA_ROWS_6(F) TESSERA_ROWS_4(F) F(4) F(5)
+#define TESSERA_ROWS_8(F) TESSERA_ROWS_6(F) F(6) F(7)
+#define TESSERA_ROWS_14(F) TESSERA_ROWS_8(F) F(8) F(9) F(10) F(11) F(12) F(13)
+
+#define TESSERA_TILE_ZERO(i) Vector left##i{}, right##i{};
+#define TESSERA_TILE_MULTIPLY(i) left##i += a[i] * b0, right##i += a[i] * b1;
+// Most rows multiply by an element in memory that the instruction repeats itself. A register for it, as compilers
+// choose since it has two uses, takes an instruction more, and where another thread shares the core that is what is
+// short; a few rows have one, since there are fewer loads at a time than products.
+#define TESSERA_TILE_MULTIPLY_AVX512(i)          \
+  if constexpr (i % 7 == 3)                      \
+    left##i += a[i] * b0, right##i += a[i] * b1; \
+  else                                           \
+    add_product(left##i, a + i, b0), add_product(right##i, a + i, b1);
+#define TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                                            \
+  {                                                                                                          \
+    const Vector b0 = *reinterpret_cast<const Loaded*>(b), b1 = *reinterpret_cast<const Loaded*>(b + lanes); \
+    ROWS(MULTIPLY)                                                                                           \
+    a += a_step, b += b_step;                                                                                \
+  }
+#define TESSERA_TILE_ADD(i)                                                  \
+  {                                                                          \
+    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
+    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
+    *c0 += alpha * left##i, *c1 += alpha * right##i;                         \
+  }
+#define TESSERA_TILE_STORE(i)                                                \
+  {                                                                          \
+    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
+    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
+    *c0 = alpha * left##i, *c1 = alpha * right##i;                           \
+  }
+
+// A cache line every fourth step: in a burst they would hold up the panel of B that streams through the same buffers.
+#define TESSERA_GEMM_TILE(name, target, bytes, ROWS, MULTIPLY, a_step)          \
+  template <class T> target void name(const GemmTile<T>& tile) {                \
+    using Vector = typename GemmVector<T, bytes>::type;                         \
+    using Loaded = typename GemmVector<T, bytes>::in_memory;                    \
+    constexpr std::int64_t lanes = bytes / sizeof(T);                           \
+    const T *a = tile.a, *b = tile.b;                                           \
+    const std::int64_t b_step = tile.b_step;                                    \
+    const Prefetch* ahead = tile.ahead;                                         \
+    const char* line = ahead->at;                                               \
+    std::int64_t line_step = ahead->step, lines = ahead->count, k = tile.depth; \
+    ROWS(TESSERA_TILE_ZERO)                                                     \
+    for (; k >= 4; k -= 4) {                                                    \
+      if (lines == 0) {                                                         \
+        ++ahead;                                                                \
+        line = ahead->at, line_step = ahead->step, lines = ahead->count;        \
+      }                                                                         \
+      __builtin_prefetch(line);                                                 \
+      line += line_step, --lines;                                               \
+      TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                 \
+      TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                 \
+      TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                 \
+      TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                 \
+    }                                                                           \
+    for (; k > 0; --k) TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                \
+    const T alpha = tile.alpha;                                                 \
+    if (tile.accumulate) {                                                      \
+      ROWS(TESSERA_TILE_ADD)                                                    \
+    } else {                                                                    \
+      ROWS(TESSERA_TILE_STORE)                                                  \
+    }                                                                           \
+  }
+
+#if defined(__x86_64__)
+#define TESSERA_TARGET_AVX512 __attribute__((target("avx512f")))
+#define TESSERA_TARGET_AVX2 __attribute__((target("avx2,fma")))
+TESSERA_GEMM_TILE(avx512_tile_14, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TESSERA_TILE_MULTIPLY_AVX512, 16)
+TESSERA_GEMM_TILE(avx512_tile_8, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_8, TESSERA_TILE_MULTIPLY_AVX512, 16)
+TESSERA_GEMM_TILE(avx512_tile_4, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY_AVX512, 16)
+TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY, 8)
+TESSERA_GEMM_TILE(avx2_tile_4, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 8)
+#undef TESSERA_TARGET_AVX512
+#undef TESSERA_TARGET_AVX2
+#endif
+TESSERA_GEMM_TILE(portable_tile_6, , 16, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY, 8)
+TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 8)
+
+#undef TESSERA_GEMM_TILE
+#undef TESSERA_TILE_STORE
+#undef TESSERA_TILE_ADD
+#undef TESSERA_TILE_STEP
+#undef TESSERA_TILE_MULTIPLY_AVX512
+#undef TESSERA_TILE_MULTIPLY
+#undef TESSERA_TILE_ZERO
+#undef TESSERA_ROWS_14
+#undef TESSERA_ROWS_8
+#undef TESSERA_ROWS_6
+#undef TESSERA_ROWS_4
+
+/// The kernels of a level, which the processor must have.
+template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
+  constexpr int scale = static_cast<int>(sizeof(T));
+  static constexpr GemmKernels<T> portable{6,
+                                           32 / scale,
+                                           8,
+                                           {6, 4, 4},
+                                           {&portable_tile_6<T>, &portable_tile_4<T>, &portable_tile_4<T>},
+                                           &portable_pack_steps<T>};
+#if defined(__x86_64__)
+  static constexpr GemmKernels<T> avx2{
+      6, 64 / scale, 8, {6, 4, 4}, {&avx2_tile_6<T>, &avx2_tile_4<T>, &avx2_tile_4<T>}, &avx2_pack_steps<T>};
+  static constexpr GemmKernels<T> avx512{14,
+                                         128 / scale,
+                                         16,
+                                         {14, 8, 4},
+                                         {&avx512_tile_14<T>, &avx512_tile_8<T>, &avx512_tile_4<T>},
+                                         &avx512_pack_steps<T>};
+  if (level >= CpuLevel::avx512) return avx512;
+  if (level >= CpuLevel::avx2) return avx2;
+#endif
+  return portable;
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

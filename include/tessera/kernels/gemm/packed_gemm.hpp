@@ -1,0 +1,262 @@
+#ifndef TESSERA_KERNELS_GEMM_PACKED_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_PACKED_GEMM_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/gemm/gemm.hpp>
+#include <tessera/kernels/gemm/gemm_pack.hpp>
+#include <tessera/kernels/gemm/gemm_tiles.hpp>
+#include <tessera/kernels/gemm/matrix_vector.hpp>
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/scratch.hpp>
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// Told of each part of C as soon as it is final, while it is in the cache: rows [row, row + rows) of all of its
+/// columns. Every row comes once, in ascending order.
+struct FinishedRows {
+  void (*call)(const void* context, std::int64_t row, std::int64_t rows) = nullptr;
+  const void* context = nullptr;
+
+  void operator()(std::int64_t row, std::int64_t rows) const {
+    if (call) call(context, row, rows);
+  }
+};
+
+/// How the right operand of a product lies once it is packed. Its rows are cut into blocks of `depth`, a block into
+/// panels of `width` columns, and a panel lies row after row. Blocks follow one another, panels too; the last panel of
+/// each block is padded to `width`.
+struct PackedLayout {
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t depth = 0, width = 0;
+  std::int64_t padding = 0;  ///< rows at the end that the matrix lacks, zeros
+
+  constexpr std::int64_t panels() const { return (cols + width - 1) / width; }
+  constexpr std::int64_t blocks() const { return (rows + depth - 1) / depth; }
+  constexpr std::int64_t block_rows(std::int64_t block) const { return std::min(depth, rows - block * depth); }
+  /// Elements of a packed matrix.
+  constexpr std::int64_t size() const { return rows * panels() * width; }
+  /// Where a panel of a block begins.
+  constexpr std::int64_t offset(std::int64_t block, std::int64_t panel) const {
+    return block * depth * panels() * width + panel * block_rows(block) * width;
+  }
+};
+
+/// The level of the kernels that multiply T.
+template <class T> CpuLevel product_level() { return cpu_level(); }
+
+namespace detail {
+
+/// Cuts `size` into equal parts of at most `most`, multiples of `multiple`.
+constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::int64_t multiple) {
+  const std::int64_t parts = std::max<std::int64_t>((size + most - 1) / most, 1);
+  return ((size + parts - 1) / parts + multiple - 1) / multiple * multiple;
+}
+
+/// Steps of k that a tile sums before it goes to memory: long enough to hide that, short enough for a panel of A to
+/// stay in the first-level cache.
+template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
+
+/// Columns of B whose panels fill half of the second-level cache. A and C pass through the rest, and where they push
+/// parts of B out (from three quarters on) speed falls by a tenth.
+template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width) {
+  const std::int64_t fit = second_level_cache() / 2 / (depth * static_cast<std::int64_t>(sizeof(T)));
+  return std::max(fit / width * width, 4 * width);
+}
+
+/// A block of B as tiles read it. All panels but a last, partial one may lie in the matrix itself.
+template <class T> struct PanelsOfB {
+  const T* first = nullptr;
+  std::int64_t panel = 0, step = 0;  ///< from panel to panel, from row to row
+  const T* last = nullptr;           ///< the last panel, packed
+};
+
+/// Adds a tile that went to a buffer into C, or stores it there.
+template <class T>
+void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::int64_t rows, std::int64_t cols) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < cols; ++j) {
+      T& to = c[i * g.c_row + j * g.c_col];
+      to = g.accumulate ? to + tile[i * width + j] : tile[i * width + j];
+    }
+}
+
+/// C (+)= alpha A B for one block of k. One panel of A at a time is packed, and meets all panels of B, which the
+/// second-level cache holds. Where A is contiguous along its rows a panel takes a part of a cache line at each step, so
+/// several are packed together.
+template <class T>
+void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
+  const bool by_steps = g.a_row == 1 && g.a_col != 1;
+  const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
+  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
+  const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
+  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
+  const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
+
+  const auto pack_from = [&](std::int64_t first) {
+    const std::int64_t steps = by_steps ? 8 : g.k;  // at a time
+    for (std::int64_t k = 0; k < g.k; k += steps)
+      for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
+        const std::int64_t i = first + j * rows;
+        // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
+        const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
+        pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
+                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
+                       std::max<std::int64_t>(g.k - k - steps, 0));
+      }
+  };
+
+  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where it lies along k,
+  // since its lines would push each other out of the first-level cache.
+  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
+  std::int64_t told = 0;
+  const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+
+  GemmTile<T> tile;
+  tile.depth = g.k;
+  tile.alpha = g.alpha;
+  for (std::int64_t i = 0; i < g.m; i += rows) {
+    const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
+    if (member == 0) pack_from(i);
+    tile.a = a + member * panel_size;
+    const int fit = kernels.fit(height);
+    const auto run = kernels.tiles[fit];
+    const std::int64_t next_height = std::min(rows, g.m - i - height);
+    const T* next_a = next_height > 0 ? g.a + (i + rows) * g.a_row : g.a;
+    for (std::int64_t p = 0; p < panels; ++p) {
+      const std::int64_t width = std::min(cols, g.n - p * cols);
+      T* c = g.c + i * g.c_row + p * cols * g.c_col;
+      tile.b = width < cols ? b.last : b.first + p * b.panel;
+      tile.b_step = width < cols ? cols : b.step;
+
+      Prefetch* ahead = tile.ahead;
+      if (g.c_col == 1) {
+        const T* next_c = p + 1 < panels ? c + cols : g.c + (i + height) * g.c_row;
+        const std::int64_t count = p + 1 < panels ? height : next_height;
+        if (count > 0) {
+          *ahead++ = {at(next_c), bytes(g.c_row), count};
+          *ahead++ = {at(next_c) + 64, bytes(g.c_row), count};
+        }
+      }
+      if (next_height > 0) {
+        const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
+        if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
+      }
+      *ahead = {at(a), 0, -1};
+
+      if (height == kernels.heights[fit] && width == cols && g.c_col == 1) {
+        tile.c = c, tile.c_row = g.c_row, tile.accumulate = g.accumulate;
+        run(tile);
+      } else {
+        tile.c = buffer, tile.c_row = cols, tile.accumulate = false;
+        run(tile);
+        place_tile(buffer, cols, g, c, height, width);
+      }
+    }
+    if (i + height - told >= tell_every || i + height == g.m) {
+      finished(told, i + height - told);
+      told = i + height;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
+template <class T>
+PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
+  return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
+          detail::gemm_kernels<T>(level).cols};
+}
+
+/// Packs panels [first, first + count) of b, with any strides, into `packed`, room for layout.size() elements. Parts
+/// may be packed at the same time.
+template <class T>
+void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
+                 std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
+  const detail::GemmKernels<T>& kernels = detail::gemm_kernels<T>(level);
+  const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
+  for (std::int64_t block = 0; block < layout.blocks(); ++block)
+    detail::pack_panels<T>(kernels.pack_steps, {b + block * layout.depth * b_row + col * b_col, b_col, b_row}, cols,
+                           layout.block_rows(block), layout.width, packed + layout.offset(block, first));
+}
+
+/// The product with its right operand packed: g.b and its strides are not used, and layout has k rows and n columns.
+/// C may have any strides, though it is at its best with contiguous rows.
+template <class T>
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+                 CpuLevel level = product_level<T>()) {
+  using namespace detail;
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    thin_gemm(g);
+    return finished(0, g.m);
+  }
+  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width), layout.width);
+  for (std::int64_t col = 0; col < g.n; col += chunk) {
+    const std::int64_t panel = col / layout.width, cols = std::min(chunk, g.n - col);
+    const std::int64_t panels = (cols + layout.width - 1) / layout.width;
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t depth = layout.block_rows(block), step = depth * layout.width;
+      const bool last = block + 1 == layout.blocks();
+      Gemm<T> part = g;
+      part.n = cols, part.k = depth;
+      part.a += block * layout.depth * g.a_col;
+      part.c += col * g.c_col;
+      part.accumulate = g.accumulate || block > 0;
+      PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
+      b.last = b.first + (panels - 1) * step;
+      gemm_block(kernels, part, b, last && col + cols == g.n ? finished : FinishedRows{});
+    }
+  }
+}
+
+/// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
+template <class T>
+void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
+  using namespace detail;
+  if (thin_gemm(given)) return finished(0, given.m);
+  // Tiles are vectors along the rows of C.
+  const bool turned = given.c_col != 1 && given.c_row == 1;
+  const Gemm<T> g = turned ? transposed(given) : given;
+  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
+  const std::int64_t wide = kernels.cols;
+  const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide), wide);
+  // Few rows use B too seldom to pay for copying it, the less so when it is in the cache already.
+  const bool cached = g.k * g.n * static_cast<std::int64_t>(sizeof(T)) <= second_level_cache() / 2;
+  const bool in_place = g.b_col == 1 && g.m <= (cached ? 256 : 2 * kernels.rows);
+  for (std::int64_t col = 0; col < g.n; col += chunk) {
+    const std::int64_t cols = std::min(chunk, g.n - col), whole = in_place ? cols / wide * wide : 0;
+    for (std::int64_t k = 0; k < g.k; k += depth) {
+      Gemm<T> part = g;
+      part.n = cols, part.k = std::min(depth, g.k - k);
+      part.a += k * g.a_col;
+      part.b += k * g.b_row + col * g.b_col;
+      part.c += col * g.c_col;
+      part.accumulate = g.accumulate || k > 0;
+      const std::int64_t panels = (cols - whole + wide - 1) / wide;
+      T* packed = thread_scratch<Scratch::panel_b, T>(static_cast<std::size_t>(panels * wide * part.k));
+      pack_panels<T>(kernels.pack_steps, {part.b + whole * g.b_col, g.b_col, g.b_row}, cols - whole, part.k, wide,
+                     packed);
+      PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
+      if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
+      const bool last = k + depth >= g.k && col + cols == g.n && !turned;
+      gemm_block(kernels, part, b, last ? finished : FinishedRows{});
+    }
+  }
+  if (turned) finished(0, given.m);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,473 @@
+#ifndef TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+#define TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <tessera/kernels/simd/simd.hpp>
+
+// Elementary functions on lanes of float and double. Polynomials and rationals are near-minimax fits made for these
+// ranges; measured bounds stand in the tests. NaN propagates through all of them.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace simd {
+
+template <class T> struct Format;
+
+template <> struct Format<float> {
+  using Int = std::int32_t;
+  static constexpr int mantissa = 23, bias = 127;
+  static constexpr float round = 12582912.0f;  ///< 1.5 * 2^23: adding it rounds to an integer, held in the low bits
+  static constexpr float smallest_normal = 1.17549435e-38f, denormal_scale = 8388608.0f;
+  static constexpr std::int32_t sqrt_half_bits = 0x3f3504f3;
+  // ln 2 in two parts: the first has trailing zeros, so that its product with an exponent is exact without FMA.
+  static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, log2_e = 1.44269504f;
+  static constexpr float exp_lowest = -104.0f, exp_normal = -87.0f, exp_highest = 89.0f;
+};
+
+template <> struct Format<double> {
+  using Int = std::int64_t;
+  static constexpr int mantissa = 52, bias = 1023;
+  static constexpr double round = 6755399441055744.0;
+  static constexpr double smallest_normal = 2.2250738585072014e-308, denormal_scale = 4503599627370496.0;
+  static constexpr std::int64_t sqrt_half_bits = 0x3fe6a09e667f3bcd;
+  static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33, log2_e = 0x1.71547652b82fep+0;
+  static constexpr double exp_lowest = -746.0, exp_normal = -708.0, exp_highest = 710.0;
+};
+
+template <class T> using int_batch = xsimd::batch<typename Format<T>::Int>;
+
+template <class T> TESSERA_INLINE int_batch<T> bits_of(const xsimd::batch<T>& x) {
+  using Int = typename Format<T>::Int;
+  return to_batch<Int>((part_vector<Int>)to_native<T>(x));
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> from_bits(const int_batch<T>& x) {
+  return to_batch<T>((part_vector<T>)to_native<typename Format<T>::Int>(x));
+}
+
+/// x y + z, rounded once where the instruction set can. (xsimd 8.1 leaves that to the compiler for AVX-512.)
+template <class T>
+TESSERA_INLINE xsimd::batch<T> fma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::batch<T>(_mm512_fmadd_ps(x.data, y.data, z.data));
+  else
+    return xsimd::batch<T>(_mm512_fmadd_pd(x.data, y.data, z.data));
+#else
+  return xsimd::fma(x, y, z);
+#endif
+}
+
+/// z - x y.
+template <class T>
+TESSERA_INLINE xsimd::batch<T> fnma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::batch<T>(_mm512_fnmadd_ps(x.data, y.data, z.data));
+  else
+    return xsimd::batch<T>(_mm512_fnmadd_pd(x.data, y.data, z.data));
+#else
+  return xsimd::fnma(x, y, z);
+#endif
+}
+
+/// c0 + c1 x + c2 x^2 ...
+template <class T, class... More>
+TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More... more) {
+  if constexpr (sizeof...(More) == 0)
+    return xsimd::batch<T>(c0);
+  else
+    return simd::fma<T>(polynomial<T>(x, more...), x, xsimd::batch<T>(c0));
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
+  return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
+}
+/// -x: of floats, the sign bit flipped, also of zeros and NaN. xsimd 8.1 subtracts from 0 in some instruction sets.
+template <class T> TESSERA_INLINE xsimd::batch<T> negative(const xsimd::batch<T>& x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return to_batch<T>(-to_native<T>(x));
+  else
+    return xsimd::batch<T>(T(0)) - x;
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
+  return x & xsimd::batch<T>(T(-0.0));
+}
+
+/// 2^k for k in the range of normal exponents.
+template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T>& k) {
+  return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
+}
+
+/// x * 2^n for whole n, rounded once: results may be denormal or infinite.
+template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::batch<T>(_mm512_scalef_ps(x.data, n.data));
+  else
+    return xsimd::batch<T>(_mm512_scalef_pd(x.data, n.data));
+#else
+  using Batch = xsimd::batch<T>;
+  const Batch round(Format<T>::round);
+  // 2^n may not be a normal number where the result is, so it is applied in two halves.
+  const Batch first = n * Batch(T(0.5)) + round;
+  const int_batch<T> zero = bits_of<T>(round), a = bits_of<T>(first) - zero, b = bits_of<T>(n + round) - zero - a;
+  return x * power_of_two<T>(a) * power_of_two<T>(b);
+#endif
+}
+
+/// x * 2^n for whole n, where x, 2^n and the result are normal numbers.
+template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
+#if defined(__AVX512F__)
+  return scale<T>(x, n);
+#else
+  const xsimd::batch<T> round(Format<T>::round);
+  return from_bits<T>(bits_of<T>(x) + (bits_of<T>(n + round) << Format<T>::mantissa));
+#endif
+}
+
+/// 1 / d for d in [1, 2^126], to half an ulp or a little more: a division is several times the price.
+template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<T>& d) {
+  const xsimd::batch<T> one(T(1));
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>) {
+    const xsimd::batch<T> guess(_mm512_rcp14_ps(d.data));
+    return simd::fma<T>(simd::fnma<T>(d, guess, one), guess, guess);
+  }
+#endif
+  return one / d;
+}
+
+/// exp(x) = 2^n (1 + q): n is whole, and |q| below 0.42. Gives q.
+template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, xsimd::batch<T>& n) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  n = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round)) - Batch(F::round);
+  const Batch r = simd::fma<T>(n, Batch(-F::ln2_low), simd::fma<T>(n, Batch(-F::ln2_high), x));
+  Batch tail;
+  if constexpr (std::is_same_v<T, float>)
+    tail = polynomial<T>(r, 0.5f, 0.166665733f, 0.0416665487f, 0.00836377405f, 0.00139269268f);
+  else
+    tail = polynomial<T>(r, 0.5, 0x1.5555555555556p-3, 0x1.5555555553b6cp-5, 0x1.1111111110918p-7,
+                         0x1.6c16c1794e1dcp-10, 0x1.a01a01a83ba17p-13, 0x1.a019b621f9d08p-16, 0x1.71de0be2b5e96p-19,
+                         0x1.2894f52583578p-22, 0x1.af3ce42b12b24p-26);
+  return simd::fma<T>(r * r, tail, r);
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  // The second operand comes back where one is NaN.
+  Batch n;
+  const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
+  return scale<T>(q + Batch(T(1)), n);
+}
+
+/// exp(x) for x <= 0. Of float, 2^64 times that for x below exp_normal, and no less than of -120: always a normal
+/// number, since an operation that makes a denormal one costs some hundred cycles.
+template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  Batch n;
+  if constexpr (std::is_same_v<T, float>) {
+    const Batch q = split_exp<T>(xsimd::max(Batch(-120.0f), x), n);
+    return scale<T>(q + Batch(1.0f), xsimd::select(x < Batch(Format<T>::exp_normal), n + Batch(64.0f), n));
+  } else {
+    const Batch q = split_exp<T>(xsimd::max(Batch(Format<T>::exp_normal), x), n);
+    return scale<T>(q + Batch(T(1)), n);
+  }
+}
+
+/// x power / 2^64, where that is denormal or little more, for a power of at least 2^-110 and x of no more than some
+/// hundreds where the power is so low. Results are counted in units of the least number, which addition to a large one
+/// rounds to.
+TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& power) {
+  using Batch = xsimd::batch<float>;
+  const Batch most(8388608.0f);  // units in the least normal number
+  const Batch units = magnitude<float>(xsimd::max(x, Batch(-256.0f)) * power) * Batch(0x1p+85f);
+  const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
+  const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
+  return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
+}
+
+/// exp(x) for x <= 0, and 0 where that would be denormal: making such a number costs some hundred cycles.
+template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  Batch n;
+  const Batch power = split_exp<T>(x, n) + Batch(T(1));
+  const int_batch<T> shifted = bits_of<T>(power) + (bits_of<T>(n + Batch(F::round)) << F::mantissa);
+  return xsimd::select(x < Batch(F::exp_normal), Batch(T(0)), from_bits<T>(shifted));
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  using Int = typename F::Int;
+  using Ints = int_batch<T>;
+  const auto denormal = x < Batch(F::smallest_normal);
+  const Batch normal = xsimd::select(denormal, x * Batch(F::denormal_scale), x);
+  // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)).
+  const Ints offset(static_cast<Int>(Int(F::bias) << F::mantissa) - F::sqrt_half_bits);
+  const Ints shifted = bits_of<T>(normal) + offset;
+  const Ints exponent = to_batch<Int>(to_native<Int>(shifted) >> F::mantissa) - Ints(F::bias);
+  const Ints fraction = (shifted & Ints((Int(1) << F::mantissa) - 1)) + Ints(F::sqrt_half_bits);
+  const Batch f = from_bits<T>(fraction) - Batch(T(1));
+  const Batch rounded = from_bits<T>(bits_of<T>(Batch(F::round)) + exponent) - Batch(F::round);
+  const Batch k = xsimd::select(denormal, rounded - Batch(T(F::mantissa)), rounded);
+  const Batch half_square = Batch(T(0.5)) * f * f;
+  Batch result;
+  if constexpr (std::is_same_v<T, float>) {
+    const Batch r = polynomial<T>(f, 0.333333313f, -0.24999997f, 0.200007156f, -0.166678026f, 0.142490581f,
+                                  -0.124256872f, 0.116854198f, -0.114797339f, 0.0697161183f);
+    const Batch low = simd::fma<T>(k, Batch(F::ln2_low), simd::fma<T>(f * f * f, r, -half_square));
+    result = simd::fma<T>(k, Batch(F::ln2_high), f + low);
+  } else {
+    const Batch s = f / (f + Batch(2.0)), z = s * s;
+    const Batch r =
+        z * polynomial<T>(z, 0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2, 0x1.c71c62e5800a1p-3,
+                          0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3, 0x1.2b584aae78a57p-3);
+    const Batch low = simd::fma<T>(s, half_square + r, k * Batch(F::ln2_low)) - half_square;
+    result = simd::fma<T>(k, Batch(F::ln2_high), f + low);
+  }
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const Batch defined = xsimd::select(x < Batch(infinity), result, x);
+  const Batch at_zero = xsimd::select(x == Batch(T(0)), Batch(-infinity), defined);
+  return xsimd::select(x < Batch(T(0)), Batch(std::numeric_limits<T>::quiet_NaN()), at_zero);
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
+  // (e - 1) / (e + 1) with e = exp(2a), and e - 1 = 2^n q + (2^n - 1): nothing cancels near zero.
+  Batch n;
+  const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n);
+  const Batch power = power_of_two<T>(bits_of<T>(n + round) - bits_of<T>(round));
+  const Batch above = simd::fma<T>(power, q, power - one), below = above + Batch(T(2));
+  Batch result;
+  if constexpr (std::is_same_v<T, float>) {
+    const Batch inverse = reciprocal<T>(below), near = above * inverse;
+    result = simd::fma<T>(simd::fnma<T>(near, below, above), inverse, near);
+  } else {
+    result = above / below;
+  }
+  return result | sign_bit<T>(x);
+}
+
+/// x / (1 + exp(-p)), what sigmoid, silu and gelu come to. The exponential is taken of -|p|: it can't overflow, and
+/// nothing cancels.
+template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x, const xsimd::batch<T>& p) {
+  using Batch = xsimd::batch<T>;
+  const Batch e = decay<T>(p | Batch(T(-0.0)));
+  const Batch result = xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
+  const auto fades = p < Batch(Format<T>::exp_normal);
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::any(fades) ? xsimd::select(fades, faded(x, e), result) : result;
+  else
+    return xsimd::any(fades) ? xsimd::select(fades, x * exp<T>(p), result) : result;
+}
+
+/// The tanh form of gelu, x / (1 + exp(-p)).
+template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  // sqrt(8 / pi), and that times 0.044715: a product of rounded factors would be off by more than its own rounding.
+  constexpr double linear = 1.5957691216057307, cubic = 0.07135481627260025;
+  if constexpr (std::is_same_v<T, float>) {
+    // p is rounded itself, so exp(-p) = 2^n 2^f with f in [-1/2, 1/2] loses nothing by a power of two. Operations are
+    // what counts: exp(-p) may be large, since nothing cancels in 1 + exp(-p).
+    constexpr double log2_e = 1.4426950408889634;
+    const Batch log2 = x * simd::fma<T>(x * x, Batch(T(-cubic * log2_e)), Batch(T(-linear * log2_e)));
+    const Batch bounded = xsimd::min(Batch(173.0f), xsimd::max(Batch(-60.0f), log2));
+    const Batch n = (bounded + Batch(Format<T>::round)) - Batch(Format<T>::round);
+    const Batch power = polynomial<T>(bounded - n, 1.0000001f, 0.693146944f, 0.240221202f, 0.0555071309f,
+                                      0.00967554096f, 0.00132764725f);  // within 1.3 half units
+    const auto fades = bounded > Batch(125.0f);
+    const Batch divisor = scale_normal<T>(power, xsimd::select(fades, n - Batch(64.0f), n)) + Batch(1.0f);
+    const Batch inverse = reciprocal<T>(divisor), result = x * inverse;
+    return xsimd::any(fades) ? xsimd::select(fades, faded(x, inverse), result) : result;
+  } else {
+    return gated<T>(x, x * simd::fma<T>(x * x, Batch(T(cubic)), Batch(T(linear))));
+  }
+}
+
+/// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
+/// rounded as a division would be.
+template <class T>
+TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
+#if defined(__FMA__)
+  using Batch = xsimd::batch<T>;
+  constexpr T large = std::is_same_v<T, float> ? T(0x1p+64) : T(0x1p+512), small = 1 / large;
+  // Scaling keeps the reciprocal of any divisor a normal number.
+  const Batch size = magnitude<T>(d);
+  const Batch factor =
+      xsimd::select(size < Batch(small), Batch(large), xsimd::select(size > Batch(large), Batch(small), Batch(T(1))));
+  const Batch divisor = d * factor, inverse = Batch(T(1)) / divisor;
+  const Batch dividend = x * factor, near = dividend * inverse;
+  const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
+  // The remainder of what is infinite is NaN, and that of -0 is 0.
+  return xsimd::select(result == result, result, near) | sign_bit<T>(near);
+#else
+  return x / d;
+#endif
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> maximum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
+  if constexpr (std::is_floating_point_v<T>)
+    // xsimd::max gives y where either is NaN.
+    return xsimd::select(xsimd::isnan(x), x, xsimd::max(x, y));
+  else
+    return xsimd::max(x, y);
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> minimum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
+  if constexpr (std::is_floating_point_v<T>)
+    return xsimd::select(xsimd::isnan(x), x, xsimd::min(x, y));
+  else
+    return xsimd::min(x, y);
+}
+
+}  // namespace simd
+
+/// Within 1.2 ulp, denormal results too; overflow gives infinity, exp(-inf) = 0.
+template <class T> TESSERA_INLINE Lanes<T> exp(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::exp<T>(a); }, x);
+}
+
+/// Within 1 ulp, of denormals too; log(0) = -inf, NaN below.
+template <class T> TESSERA_INLINE Lanes<T> log(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::log<T>(a); }, x);
+}
+
+/// Within 3 ulp; never above 1 in magnitude.
+template <class T> TESSERA_INLINE Lanes<T> tanh(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::tanh<T>(a); }, x);
+}
+
+/// 1 / (1 + exp(-x)), within 3 ulp on both sides.
+template <class T> TESSERA_INLINE Lanes<T> sigmoid(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(xsimd::batch<T>(T(1)), a); },
+                         x);
+}
+
+/// The tanh form: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+template <class T> TESSERA_INLINE Lanes<T> gelu(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gelu<T>(a); }, x);
+}
+
+/// x / (1 + exp(-x)).
+template <class T> TESSERA_INLINE Lanes<T> silu(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(a, a); }, x);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> sqrt(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::sqrt(a); }, x);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> rsqrt(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::batch<T>(xsimd::batch<T>(T(1)) / xsimd::sqrt(a)); }, x);
+}
+
+/// x / d for a d that is the same in many iterations of a loop.
+template <class T> TESSERA_INLINE Lanes<T> divide_by_invariant(const Lanes<T>& x, const Lanes<T>& d) {
+  return simd::each_part(
+      [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide_by_invariant<T>(a, b); }, x, d);
+}
+
+/// Calls a scalar function for each lane: for what no vector unit does.
+template <class T, class F> TESSERA_INLINE Lanes<T> each_lane(F f, const Lanes<T>& x, const Lanes<T>& y) {
+  alignas(64) T a[width], b[width];
+  store(a, x);
+  store(b, y);
+  for (int i = 0; i < width; ++i) a[i] = f(a[i], b[i]);
+  return load(a);
+}
+
+namespace simd {
+/// |x|^y for floats, in double: rounding is all that is lost.
+TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lanes<float>& y) {
+  const Lanes<double> base = convert<double>(x), exponent = convert<double>(y);
+  return convert<float>(
+      each_part([](const auto& a, const auto& b)
+                    TESSERA_INLINE_LAMBDA { return simd::exp<double>(b * simd::log<double>(magnitude<double>(a))); },
+                base, exponent));
+}
+}  // namespace simd
+
+/// std::pow, its special cases included; within 1 ulp for floats.
+template <class T>
+  requires(std::is_floating_point_v<T>)
+TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
+  if constexpr (std::is_same_v<T, float>) {
+    const Lanes<float> size = simd::power_of_magnitude(x, y);
+    return simd::each_part(
+        [](const auto& a, const auto& b, const auto& p) TESSERA_INLINE_LAMBDA {
+          using Batch = xsimd::batch<float>;
+          const Batch zero(0.0f), one(1.0f), half = b * Batch(0.5f);
+          const Batch base = simd::magnitude<float>(a);
+          // 1^y, x^0 and (-1)^(+-inf) are 1 whatever log makes of them.
+          const Batch unit = xsimd::select((b == zero) | ((base == one) & ((a == one) | (b == b))), one, p);
+          const auto whole = xsimd::trunc(b) == b, odd = whole & ~(xsimd::trunc(half) == half);
+          const auto below = simd::bits_of<float>(a) < xsimd::batch<std::int32_t>(0);
+          const auto signed_base = simd::part_mask<float, 0>(simd::to_mask<std::int32_t>(below));
+          const Batch with_sign = xsimd::select(odd & signed_base, simd::negative<float>(unit), unit);
+          const auto undefined = (a < zero) & ~whole & (base < Batch(std::numeric_limits<float>::infinity()));
+          return Batch(xsimd::select(undefined, Batch(std::numeric_limits<float>::quiet_NaN()), with_sign));
+        },
+        x, y, size);
+  } else {
+    return each_lane([](T a, T b) { return static_cast<T>(std::pow(a, b)); }, x, y);
+  }
+}
+
+/// The larger operand; NaN where either is.
+template <class T> TESSERA_INLINE Lanes<T> maximum(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::maximum<T>(a, b); }, x,
+                         y);
+}
+
+/// The smaller operand; NaN where either is.
+template <class T> TESSERA_INLINE Lanes<T> minimum(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::minimum<T>(a, b); }, x,
+                         y);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> relu(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA {
+        // The second operand comes back where it is NaN.
+        return xsimd::batch<T>(xsimd::max(xsimd::batch<T>(T(0)), a));
+      },
+      x);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> abs(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA {
+        if constexpr (std::is_floating_point_v<T>)
+          return simd::magnitude<T>(a);
+        else
+          return simd::choose<T>(a < xsimd::batch<T>(T(0)), simd::negative<T>(a), a);
+      },
+      x);
+}
+
+/// -1, 0 or 1; NaN of NaN.
+template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA {
+        using Batch = xsimd::batch<T>;
+        const Batch zero(T(0)), below = simd::choose<T>(a < zero, Batch(T(-1)), a);
+        return simd::choose<T>(a > zero, Batch(T(1)), below);
+      },
+      x);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

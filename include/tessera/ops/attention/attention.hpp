@@ -1,0 +1,100 @@
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <initializer_list>
+
+#include <tessera/graph/ir/attention_form.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+template <bool Causal> struct AttentionTag {
+  template <class Q, class K, class V, class Scale = Q> struct result : Q {
+    using Said = decltype([] {
+      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+                        std::is_same_v<typename Q::type, typename V::type>,
+                    "tessera: queries, keys and values of attention have one floating element type");
+    });
+  };
+  static constexpr Value emit(Value context, Value q, Value k, Value v) {
+    q = q.at(context.source);
+    const Value width = build::cast(build::extent(q, 3), DType::f64);
+    return emit(context, q, k, v, build::unary(Op::rsqrt, width));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+    q = q.at(context.source);
+    if (q.rank() != 4) q.refuse(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
+    check_static_dims(q, k.node(), v.node());
+    // Of bf16, logarithms and gradients are floats, as the scale is.
+    const DType wide = computed_as(q.dtype());
+    scale = build::cast(scale, wide);
+    const auto dims = [](const Node& x, std::initializer_list<int> from) {
+      unsigned unit = 0, bit = 1;
+      for (int d : from) {
+        if (x.is_unit(d)) unit |= bit;
+        bit <<= 1;
+      }
+      return static_cast<std::uint8_t>(unit);
+    };
+    Node made{.op = Op::attention_lse,
+              .dtype = wide,
+              .rank = 3,
+              .unit = dims(q.node(), {0, 2, 1}),
+              .labels = AttentionForm{Causal, 0}.pack()};
+    const Value lse = q.make(made, {q.id, k.id, scale.id});
+    made.op = Op::attention;
+    made.dtype = q.dtype();
+    made.rank = 4;
+    made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));
+    return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});
+  }
+
+ private:
+  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
+    const Node& q = context.node();
+    const unsigned shared = 1u << 0 | 1u << 2;
+    if (((q.unit ^ k.unit) & (shared | 1u << 3)) != 0 || ((k.unit ^ v.unit) & (shared | 1u << 1)) != 0)
+      context.refuse(errc::unsupported,
+                     "[attention] dims of static extent 1: queries, keys and values have them alike; "
+                     "nothing is broadcast");
+  }
+};
+
+}  // namespace detail
+
+/// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
+/// keys, heads, width] and values [batch, keys, heads, value width]. The scale is 1 / sqrt(width) unless it is given.
+///
+/// One operation, computed by tiles forward and backward: scores are never in memory as a whole. Batch, heads and
+/// queries may be split without communication; keys and values are gathered along their time. Without any key a result
+/// is 0. A second derivative writes the scores out. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
+template <TensorOperand Q, TensorOperand K, TensorOperand V>
+constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
+}
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
+}
+
+/// The same, of every position to itself and those before it: query i sees the keys up to key i. About half of the
+/// arithmetic.
+template <TensorOperand Q, TensorOperand K, TensorOperand V>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
+}
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

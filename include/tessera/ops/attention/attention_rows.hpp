@@ -1,0 +1,263 @@
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <initializer_list>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/attention_form.hpp>
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+
+namespace tessera::ops {
+
+/// Factors of all three nodes, in this order.
+namespace attention_factor {
+inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
+}
+
+/// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
+constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
+  const Shape &q = c.operand(0), &k = c.operand(1);
+  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
+  if (!has_values) return;
+  const Shape& v = c.operand(2);
+  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
+    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
+}
+
+/// The gradients of keys and values are sums over queries.
+constexpr bool sums_over_queries(const GraphView& graph, int id) {
+  return graph[id].op == Op::attention_grad && AttentionForm::of_node(graph[id]).of != 0;
+}
+/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
+/// over them are partial.
+constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  using namespace attention_factor;
+  const Node& node = graph[id];
+  const bool over_queries = sums_over_queries(graph, id);
+  for (int f = 0; f < 6; ++f)
+    rule.add(f > queries                    ? FactorKind::replicate
+             : f == queries && over_queries ? FactorKind::reduction
+                                            : FactorKind::pass);
+  const auto dims_of = [](const Node& x, std::initializer_list<std::int8_t> factors) {
+    DimFactors dims;
+    int d = 0;
+    for (std::int8_t factor : factors) {
+      if (!x.is_unit(d)) dims.dims[d].push_back(factor);
+      ++d;
+    }
+    return dims;
+  };
+  const auto like_q = [&](const Node& x) { return dims_of(x, {batch, queries, heads, width}); };
+  const auto like_k = [&](const Node& x) { return dims_of(x, {batch, keys, heads, width}); };
+  const auto like_v = [&](const Node& x) { return dims_of(x, {batch, keys, heads, value_width}); };
+  const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
+  const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
+  const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
+  rule.operands = {like_q(operand(0)), like_k(operand(1))};
+  if (node.op == Op::attention_lse) {
+    rule.result = like_lse(node);
+  } else {
+    rule.operands.push_back(like_v(operand(2)));
+    if (node.op == Op::attention) {
+      rule.operands.push_back(like_lse(operand(3)));
+      rule.result = like_out(node);
+    } else {
+      rule.operands.push_back(like_out(operand(3)));
+      rule.operands.push_back(like_lse(operand(4)));
+      rule.operands.push_back(like_out(operand(5)));
+      const int of = AttentionForm::of_node(node).of;
+      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
+    }
+  }
+  rule.operands.emplace_back();  // the scale
+}
+
+/// Attention written out, for what has no kernel: the derivatives of logarithms and of gradients.
+struct DenseAttention {
+  Value q, k, scale;
+
+  static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
+    EinsumLabels made;
+    for (int d = 0; d < max_rank; ++d) {
+      made.a[d] = d < 4 ? static_cast<std::int8_t>(a[d] - 'a') : std::int8_t{-1};
+      made.b[d] = d < 4 ? static_cast<std::int8_t>(b[d] - 'a') : std::int8_t{-1};
+      made.out[d] = d < 4 ? static_cast<std::int8_t>(out[d] - 'a') : std::int8_t{-1};
+    }
+    return made;
+  }
+  /// exp(scores - lse), zero for what a query does not see: [b, h, t, s].
+  constexpr Value weights(Value lse, bool causal) const {
+    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
+    if (causal) {
+      const Value seen =
+          build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      shifted = build::select(seen, shifted, shifted.number(-1e30));
+    }
+    return build::unary(Op::exp, shifted);
+  }
+  constexpr Value of_scores(Value slopes, int operand) const {
+    slopes = slopes * scale;
+    return operand == 0 ? build::einsum(slopes, k, labels("bhts", "bshd", "bthd"))
+                        : build::einsum(slopes, q, labels("bhts", "bthd", "bshd"));
+  }
+};
+
+constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
+
+constexpr void attention_gradient(Gradient& r) {
+  const Value g = build::cast(r.full_g(), r.node().dtype);
+  for (int i = 0; i < 3; ++i) {
+    if (!r.needs(i)) continue;
+    Node made = r.x(i).node();
+    made.op = Op::attention_grad;
+    made.dtype = computed_as(made.dtype);
+    made.value = 0;
+    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
+    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
+    r.add(i, build::cast(made_of, r.x(i).dtype()));
+  }
+}
+
+constexpr void attention_lse_gradient(Gradient& r) {
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
+  const Value slopes =
+      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
+  for (int i = 0; i < 2; ++i)
+    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
+}
+
+/// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
+/// of what it is written with.
+constexpr void attention_second_gradient(Gradient& r) {
+  const AttentionForm form = AttentionForm::of_node(r.node());
+  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
+  const Value weights = dense.weights(lse, form.causal);
+  Value written = weights;
+  if (form.of == 2) {
+    written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
+  } else {
+    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
+    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
+    rows.out[3] = -1;
+    const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
+    written = dense.of_scores(weights * (each - mean), form.of);
+  }
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
+  Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
+  sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
+  for (int id = written.id; id >= 0; --id) {
+    const auto at = static_cast<std::size_t>(id);
+    if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
+    bool is_operand = false;
+    for (int i = 0; i < 6; ++i)
+      if (operands[static_cast<std::size_t>(i)] == id) {
+        is_operand = true;
+        r.add(i, cotangent.with(sweep.cotangents[at]));
+        break;
+      }
+    if (is_operand) continue;
+    Gradient inner(sweep, id);
+    gradient_of(r.module().graph(cotangent.graph)[id].op)(inner);
+  }
+}
+
+constexpr BrokenRule check_attention(const NodeCheck& c) {
+  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
+  const bool plain = node.op == Op::attention_lse;
+  const bool is_gradient = node.op == Op::attention_grad;
+  const DType type = q.dtype, wide = computed_as(type);
+  for (int i = 0; i < node.arity; ++i)
+    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+        c.x(i).dtype != (sum ? wide : type))
+      return "operands and result have one element type";
+  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+  if (!is_floating(type)) return "attention is of floating numbers";
+  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
+  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
+  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
+  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
+  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
+  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
+  if (!is_gradient)
+    return node.rank == 4 && node.unit == out ? BrokenRule{}
+                                              : "the result has the dims of the queries, and the width of the values";
+  for (int i : {3, 5})
+    if (c.x(i).rank != 4 || c.x(i).unit != out)
+      return "a result has the dims of the queries, and the width of the values";
+  if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
+  const Node& of = c.x(node.labels[1]);
+  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
+}
+
+struct AttentionLseOp {
+  static constexpr OpRow row{.name = "attention_lse",
+                             .kind = OpKind::attention,
+                             .arity = 3,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, false);
+                                   return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
+                                 },
+                             .sharding = attention_sharding};
+  static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
+};
+
+struct AttentionOp {
+  static constexpr OpRow row{.name = "attention",
+                             .kind = OpKind::attention,
+                             .arity = 5,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   Shape shape = c.operand(0);
+                                   shape[3] = c.operand(2)[3];
+                                   return shape;
+                                 },
+                             .sharding = attention_sharding,
+                             .joins_operand = 3};
+  static constexpr GradientRule gradient = attention_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
+};
+
+struct AttentionGradOp {
+  static constexpr OpRow row{.name = "attention_grad",
+                             .kind = OpKind::attention,
+                             .arity = 7,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   return c.operand(AttentionForm::of_node(c.node()).of);
+                                 },
+                             .sharding = attention_sharding,
+                             .partial = sums_over_queries,
+                             .joins_alike = true};
+  static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return concat_text(form.of == 0 ? "q" : form.of == 1 ? "k" : "v", form.causal ? ", causal" : "");
+  };
+};
+
+using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,169 @@
+#ifndef TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+
+namespace tessera::ops {
+
+/// Names a product of matrices, which users write as one, by its own name.
+[[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
+  int windows = c.graph.operand(c.id, 0);
+  while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
+  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
+  const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
+  if (rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label)
+    fail_shapes(c, "inner dims differ", "matmul");
+  std::string equation;
+  const auto add = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) equation += static_cast<char>('a' + own[d]);
+  };
+  add(labels.a, rank_a);
+  equation += ',';
+  add(labels.b, rank_b);
+  equation += "->";
+  add(labels.out, c.node().rank);
+  fail_shapes(c, concat_text("dims that share a label differ in ", equation));
+}
+
+/// Extents behind each label, checked where two dims share one.
+constexpr Shape einsum_shape(const ShapeContext& c) {
+  const EinsumLabels labels = EinsumLabels::of(c.node());
+  std::int64_t extent[32];
+  for (auto& n : extent) n = 1;
+  bool known[32]{};
+  for (int i = 0; i < 2; ++i) {
+    const Node& x = c.graph.operand_node(c.id, i);
+    const std::int8_t* own = i == 0 ? labels.a : labels.b;
+    for (int d = 0; d < x.rank; ++d) {
+      if (x.is_unit(d)) continue;
+      const std::int64_t n = c.operand(i)[static_cast<std::size_t>(d)];
+      if (known[own[d]] && extent[own[d]] != n) fail_einsum(c, labels, own[d]);
+      extent[own[d]] = n;
+      known[own[d]] = true;
+    }
+  }
+  Shape shape;
+  for (int d = 0; d < c.node().rank; ++d) shape.push_back(extent[labels.out[d]]);
+  return shape;
+}
+
+constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::int8_t factor[32];
+  for (auto& f : factor) f = -1;
+  for (int i = 0; i < 2; ++i) {
+    const Node& x = graph.operand_node(id, i);
+    const std::int8_t* own = i == 0 ? labels.a : labels.b;
+    DimFactors& dims = rule.operands.emplace_back();
+    for (int d = 0; d < x.rank; ++d) {
+      if (x.is_unit(d)) continue;
+      if (factor[own[d]] < 0) factor[own[d]] = static_cast<std::int8_t>(rule.add(FactorKind::reduction));
+      dims.dims[d].push_back(factor[own[d]]);
+    }
+  }
+  for (int d = 0; d < graph[id].rank; ++d) {
+    const std::int8_t f = factor[labels.out[d]];
+    if (f < 0) continue;
+    rule.kinds[static_cast<std::size_t>(f)] = FactorKind::pass;
+    rule.result.dims[d].push_back(f);
+  }
+}
+
+/// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
+/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
+/// summed.
+constexpr void einsum_operand_gradient(Gradient& r, int operand) {
+  if (!r.needs(operand)) return;
+  const EinsumLabels labels = EinsumLabels::of(r.node());
+  const std::int8_t* own = operand == 0 ? labels.a : labels.b;
+  const std::int8_t* other = operand == 0 ? labels.b : labels.a;
+  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
+  EinsumLabels made;
+  for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
+  for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
+  for (int d = 0; d < partner.rank(); ++d) made.b[d] = other[d];
+  int out = 0;
+  unsigned alone = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    bool found = false;
+    for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
+    for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
+    if (found && !x.is_unit(d))
+      made.out[out++] = own[d];
+    else
+      alone |= 1u << d;
+  }
+  const Value product =
+      build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
+  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
+}
+
+constexpr BrokenRule check_einsum(const NodeCheck& c) {
+  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
+  const EinsumLabels labels = EinsumLabels::of(node);
+  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
+  const int ranks[] = {a.rank, b.rank, node.rank};
+  for (int list = 0; list < 3; ++list)
+    for (int d = 0; d < max_rank; ++d) {
+      const int label = lists[list][d];
+      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      for (int e = 0; e < d; ++e)
+        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+    }
+  for (int d = 0; d < node.rank; ++d) {
+    bool found = false, unit = true;
+    for (int list = 0; list < 2; ++list)
+      for (int e = 0; e < ranks[list]; ++e)
+        if (lists[list][e] == labels.out[d]) {
+          found = true;
+          unit = unit && c.x(list).is_unit(e);
+        }
+    if (!found) return "a label of the result is one of an operand";
+    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
+  }
+  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+             ? BrokenRule{}
+             : "operands have one element type, and the result that of its products";
+}
+
+inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::string text;
+  auto list = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
+  };
+  list(labels.a, graph.operand_node(id, 0).rank);
+  text += ',';
+  list(labels.b, graph.operand_node(id, 1).rank);
+  text += "->";
+  list(labels.out, graph[id].rank);
+  return text;
+}
+
+struct EinsumOp {
+  static constexpr OpRow row{.name = "einsum",
+                             .kind = OpKind::contraction,
+                             .arity = 2,
+                             .linear = Linearity::each,
+                             .shape = einsum_shape,
+                             .sharding = einsum_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    einsum_operand_gradient(r, 0);
+    einsum_operand_gradient(r, 1);
+  };
+  static constexpr CheckRule check = check_einsum;
+  static constexpr AttributeText attributes = einsum_text;
+};
+
+using ContractionOperations = OperationList<EinsumOp>;
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,160 @@
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// "bik,kj->bij" as labels, at compile time.
+struct EinsumText {
+  EinsumLabels labels{};
+  int rank_a = 0, rank_b = 0, rank_out = 0;
+  bool valid = true;
+
+  constexpr explicit EinsumText(std::string_view text) {
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    char names[32]{};
+    int known = 0, part = 0;
+    for (std::size_t i = 0; i < text.size() && valid; ++i) {
+      const char c = text[i];
+      if (c == ' ') continue;
+      if (c == ',') {
+        valid = part == 0;
+        part = 1;
+        continue;
+      }
+      if (c == '-') {
+        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
+        part = 2;
+        ++i;
+        continue;
+      }
+      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+      int label = 0;
+      while (label < known && names[label] != c) ++label;
+      if (label == known && (part == 2 || known == 32)) valid = false;
+      if (label == known && valid) names[known++] = c;
+      int& rank = part == 0 ? rank_a : part == 1 ? rank_b : rank_out;
+      std::int8_t* own = part == 0 ? labels.a : part == 1 ? labels.b : labels.out;
+      for (int d = 0; d < rank; ++d)
+        if (own[d] == label) valid = false;  // a label twice in one operand
+      if (!letter || rank == max_rank) valid = false;
+      if (valid) own[rank++] = static_cast<std::int8_t>(label);
+    }
+    valid = valid && part == 2;
+  }
+};
+
+/// The element type of a product: what is asked for, or that of its operands.
+template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
+
+/// The product as it is computed, in the element type that is asked for.
+template <class Out> constexpr Value rounded_product(Value product, DType operands) {
+  if constexpr (std::is_void_v<Out>)
+    return build::cast(product, operands);
+  else
+    return build::cast(product, dtype_v<Out>);
+}
+
+/// What a product of a lower precision is made of.
+template <Precision P, class A>
+inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
+
+template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
+  static constexpr EinsumText text{Text.view()};
+  static_assert(text.valid,
+                "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
+                "every letter of the result in an operand");
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = text.rank_out;
+    using Said = decltype([] {
+      static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
+      static_assert(B::rank == text.rank_b,
+                    "tessera: the second operand of einsum has another rank than the text says");
+      static_assert(std::is_same_v<typename A::type, typename B::type>,
+                    "tessera: the operands of einsum have one element type");
+      static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
+    });
+  };
+  static constexpr Value emit(Value context, Value a, Value b) {
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels, P), a.dtype());
+  }
+};
+
+template <class Out = void, Precision P = Precision::full> struct MatmulTag {
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = A::rank;
+  };
+  static constexpr Value emit(Value context, Value a, Value b) {
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    const int rank = a.rank();
+    for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
+    const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
+    for (int d = 0; d < b.rank() - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[b.rank() - 2] = k;
+    labels.b[b.rank() - 1] = n;
+    for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
+    labels.out[rank - 1] = n;
+    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels, P), a.dtype());
+  }
+};
+
+template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
+  constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
+  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
+  static_assert(matrices, "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
+  static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
+                         "ts::einsum");
+  static_assert(alike, "tessera: the operands of matmul have one element type");
+  static_assert(splits, "tessera: a precision can be chosen for products of float");
+  if constexpr (matrices && batches && alike && splits)
+    return call<MatmulTag<Out, P>>(source, a, b);
+  else
+    return a;
+}
+
+}  // namespace detail
+
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)`. Labels that the result lacks are summed.
+/// Errors: shape_mismatch where dims that share a label differ. Communication: none for labels of the result; over a
+/// sharded summed label the result is a partial value. Products of bf16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` leaves them as they are.
+template <FixedString Text, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+}
+template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
+}
+/// Of f32, from products of bf16: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`; see Precision for the error.
+template <FixedString Text, Precision P, TensorOperand A, TensorOperand B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
+}
+
+/// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
+template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
+}
+template <Element Out, TensorOperand A, TensorOperand B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
+}
+template <Precision P, TensorOperand A, TensorOperand B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, P>(Source::from(at), a, b);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,151 @@
+#ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+
+namespace tessera::build {
+
+/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
+/// runs and of the elements in one.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
+  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  return x.make({.op = Op::windows,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, size.id, stride.id, dilation.id});
+}
+/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
+  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  return x.make({.op = Op::fold,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, stride.id, dilation.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape windows_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
+  shape.insert(dim + 1, size);
+  return shape;
+}
+
+/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
+template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = strides[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  strides.insert(dim + 1, steps(number(3)));
+  strides[dim] = steps(number(2));
+  return strides;
+}
+
+/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
+                               FactorRule& rule) {
+  for (int d = 0; d < line.rank; ++d) {
+    const int other = d > dim ? d + 1 : d;
+    if (!line.is_unit(d)) {
+      of_line.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
+      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+    }
+    for (int r = dim; d == dim && r < dim + 2; ++r)
+      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+  }
+}
+
+// Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
+struct WindowsOp {
+  static constexpr OpRow row{.name = "windows",
+                             .kind = OpKind::layout,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = windows_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
+                                                   rule.operands[0], rule);
+                                 },
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int dim = dim_of(r.node());
+    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+// Operands: stride, dilation and extent after the first.
+struct FoldOp {
+  static constexpr OpRow row{.name = "fold",
+                             .kind = OpKind::fold,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   Shape shape = c.operand(0);
+                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+                                   shape.erase(dim + 1);
+                                   shape[dim] = c.number(3);
+                                   return shape;
+                                 },
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                                   rule.operands[0], rule.result, rule);
+                                 }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const int dim = dim_of(r.node());
+    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp>;
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

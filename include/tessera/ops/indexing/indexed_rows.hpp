@@ -1,0 +1,106 @@
+#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+
+namespace tessera::ops {
+
+/// gather: operands table [N, row...] and indices [i...]; result [i..., row...].
+constexpr Shape gather_shape(const ShapeContext& c) {
+  Shape shape = c.operand(1);
+  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
+  return shape;
+}
+
+/// The looked-up dim is a reduction: each shard of the table answers for its own rows with zeros elsewhere, then a sum.
+constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
+  const Node& index = graph.operand_node(id, indices);
+  const bool gathers = table == 0;
+  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  DimFactors table_dims, index_dims, row_dims;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  for (int d = 0; d < index.rank; ++d)
+    if (!index.is_unit(d)) {
+      index_dims.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      row_dims.dims[d] = index_dims.dims[d];
+    }
+  for (int d = 1; d < shape.rank; ++d)
+    if (!shape.is_unit(d)) {
+      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
+    }
+  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
+  if (gathers) {
+    rule.operands[0] = table_dims;
+    rule.result = row_dims;
+  } else {
+    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
+    rule.operands[2] = table_dims;
+    rule.result = table_dims;
+  }
+}
+
+/// `rows` are rows of `table` at the indices of operand 1.
+constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
+  const Node& index = c.x(1);
+  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
+  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
+      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
+    return "rows have the dims of the indices and of a row";
+  return {};
+}
+
+struct GatherOp {
+  static constexpr OpRow row{
+      .name = "gather",
+      .kind = OpKind::indexed,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = gather_shape,
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .partial = always_partial,
+      .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value sums =
+        g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+               {g.id, r.x(1).id, table.id});
+    r.add(0, build::cast(sums, table.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
+};
+
+// scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
+struct ScatterOp {
+  static constexpr OpRow row{
+      .name = "scatter",
+      .kind = OpKind::indexed,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .partial = always_partial,
+      .shape_only = 1u << 2};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value rows = r.x(0), g = r.full_g();
+    r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                    {g.id, r.x(1).id}));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    return check_rows(c, c.node(), c.x(0));
+  };
+};
+
+using IndexedOperations = OperationList<GatherOp, ScatterOp>;
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,137 @@
+#ifndef TESSERA_OPS_INDEXING_SORT_ROWS_HPP
+#define TESSERA_OPS_INDEXING_SORT_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/ops/operation.hpp>
+
+namespace tessera::build {
+
+/// The indices that put a dim in order: all of them, or the first `count` where that is given.
+constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
+  const bool all = count.module == nullptr;
+  Node made{
+      .op = Op::argsort, .dtype = type, .rank = x.node().rank, .unit = x.node().unit, .labels = pack_order(dim, order)};
+  if (!all && count.is_number(1))
+    made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  else if (!all)
+    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  const std::int32_t operands[] = {x.id, count.id};
+  return x.make(made, operands, all ? 1 : 2);
+}
+constexpr Value take_along(Value x, int dim, Value indices) {
+  return x.make({.op = Op::take_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = indices.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id});
+}
+constexpr Value put_along(Value x, int dim, Value indices, Value like) {
+  return x.make({.op = Op::put_along,
+                 .dtype = x.dtype(),
+                 .rank = x.node().rank,
+                 .unit = like.node().unit,
+                 .labels = pack_dim(dim)},
+                {x.id, indices.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape argsort_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
+    fail_shapes(c, "more elements along the dim than i32 counts");
+  if (c.node().arity == 1) return shape;
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  extent = c.number(1);
+  return shape;
+}
+
+constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
+  for (std::size_t d = 0; d < table.size(); ++d)
+    if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
+      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
+}
+
+/// Dims other than that of the node are those of the first operands.
+constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || ((c.x(i).unit ^ c.node().unit) & ~(1u << dim_of(c.node()))) != 0)
+      return "only the extent of one dim changes";
+  return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
+}
+constexpr BrokenRule check_argsort(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
+  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
+}
+constexpr BrokenRule check_take_along(const NodeCheck& c) {
+  if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
+  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
+}
+constexpr BrokenRule check_put_along(const NodeCheck& c) {
+  if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
+  return check_take_along(c);
+}
+
+struct ArgsortOp {
+  static constexpr OpRow row{.name = "argsort",
+                             .kind = OpKind::sort,
+                             .arity = any_arity,
+                             .shape = argsort_shape,
+                             .sharding = along_dim_sharding};
+  static constexpr CheckRule check = check_argsort;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return concat_text(dim_of(graph[id]), order_of(graph[id]) == Order::descending ? ", descending" : "");
+  };
+};
+
+struct TakeAlongOp {
+  static constexpr OpRow row{.name = "take_along",
+                             .kind = OpKind::sort,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_indices(c, c.operand(0), c.operand(1));
+                                   return c.operand(1);
+                                 },
+                             .sharding = along_dim_sharding,
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+    r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+  };
+  static constexpr CheckRule check = check_take_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct PutAlongOp {
+  static constexpr OpRow row{.name = "put_along",
+                             .kind = OpKind::sort,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = [](const ShapeContext& c) { return c.operand(2); },
+                             .sharding = along_dim_sharding,
+                             .shape_only = 1u << 2};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
+  };
+  static constexpr CheckRule check = check_put_along;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,417 @@
+#ifndef TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
+#define TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+#include <tessera/ops/source_rows.hpp>
+
+namespace tessera::ops {
+
+/// Throws not_divisible for a dim that mesh axes split, which is what shard_map does. `node.value` counts the leading
+/// dims that the user's code does not see.
+[[noreturn]] inline void fail_axis(const ShapeContext& c, std::string_view why, int dim, int first, int last) {
+  std::string axes;
+  std::int64_t size = 1;
+  for (int f = first; f < last; ++f) {
+    if (!c.has(1 + f)) continue;
+    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(c.graph.operand_node(c.id, 1 + f)).view(), "'");
+    size *= c.number(1 + f);
+  }
+  const int hidden = c.node().index();
+  Shape shape = c.operand(0);
+  for (int lead = hidden; lead > 0; --lead) shape.erase(0);
+  const std::string at = c.node().source.text();
+  fail(errc::not_divisible, "[shard_map] dim ", dim - hidden, " of ", shape_text(c.node().dtype, shape),
+       hidden > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)], " ", why, " the ", size,
+       " devices of axis ", axes, at.empty() ? "" : " at ", at);
+}
+constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
+  bool all = true;
+  for (int f = first; f < last; ++f)
+    all = all && (!c.has(1 + f) || c.graph.operand_node(c.id, 1 + f).op == Op::axis_size);
+  return all;
+}
+
+/// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
+constexpr Shape factor_extents(const ShapeContext& c) {
+  const Factors factors = Factors::of(c.node());
+  const Shape& x = c.operand(0);
+  Shape extents(static_cast<std::size_t>(factors.count), 1);
+  for (int first = 0; first < factors.count;) {
+    int last = first;
+    std::int64_t product = 1;
+    int inferred = -1;
+    for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
+      if (c.node().arity > 1 && c.has(1 + last)) {
+        const std::int64_t size = c.number(1 + last);
+        if (size < 1) fail_shapes(c, "a dim is split by a size below one");
+        if (!multiply_fits(product, size, product)) fail_large(c);
+        extents[static_cast<std::size_t>(last)] = size;
+      } else if (inferred < 0) {
+        inferred = last;
+      } else {
+        fail_shapes(c, "more than one size of a split dim is left open");
+      }
+    }
+    const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
+    if (inferred >= 0) {
+      if (extent % product != 0) {
+        if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
+        fail_shapes(c, "a dim does not divide into the sizes it is split by");
+      }
+      extents[static_cast<std::size_t>(inferred)] = extent / product;
+    } else if (extent != product) {
+      fail_shapes(c, "the sizes that a dim is split by don't multiply to its extent");
+    }
+    first = last;
+  }
+  return extents;
+}
+
+constexpr Shape rearrange_shape(const ShapeContext& c) {
+  const Factors factors = Factors::of(c.node());
+  const Shape extents = factor_extents(c);
+  Shape shape(c.node().rank, 1);
+  for (int p = 0; p < factors.count; ++p) {
+    std::int64_t& extent = shape[static_cast<std::size_t>(factors.out_dim[p])];
+    if (!multiply_fits(extent, extents[static_cast<std::size_t>(factors.order[p])], extent)) fail_large(c);
+  }
+  return shape;
+}
+
+constexpr void rearrange_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Factors factors = Factors::of(graph[id]);
+  DimFactors& dims = rule.operands.emplace_back();
+  auto in_unit = [&](int f) { return graph.operand_node(id, 0).is_unit(factors.in_dim[f]); };
+  for (int f = 0; f < factors.count; ++f) {
+    const int factor = rule.add(FactorKind::pass);
+    if (!in_unit(f)) dims.dims[static_cast<int>(factors.in_dim[f])].push_back(static_cast<std::int8_t>(factor));
+  }
+  for (int p = 0; p < factors.count; ++p)
+    if (!in_unit(factors.order[p])) rule.result.dims[static_cast<int>(factors.out_dim[p])].push_back(factors.order[p]);
+  for (int i = 1; i < graph[id].arity; ++i) rule.operands.emplace_back();
+}
+
+/// The inverse rearrange: factors of the result become factors of the operand. Sizes that were inferred are named by
+/// the operand's extents where the inverse could not infer them.
+constexpr void rearrange_gradient(Gradient& r) {
+  const Factors f = Factors::of(r.node());
+  const Value x = r.x(0), g = r.full_g();
+  Factors inverse{};
+  inverse.count = f.count;
+  std::int8_t position[max_rank]{};
+  for (int p = 0; p < f.count; ++p) {
+    inverse.in_dim[p] = f.out_dim[p];
+    position[static_cast<int>(f.order[p])] = static_cast<std::int8_t>(p);
+  }
+  std::int32_t sizes[max_rank];
+  for (auto& size : sizes) size = -1;
+  for (int q = 0; q < f.count; ++q) {  // the operand's order of factors
+    inverse.order[q] = position[q];
+    inverse.out_dim[q] = f.in_dim[q];
+  }
+  for (int p = 0; p < f.count; ++p) {
+    const int factor = f.order[p];
+    bool merged = false, split = false;
+    for (int o = 0; o < f.count; ++o) {
+      if (o != p && f.out_dim[o] == f.out_dim[p]) merged = true;
+      if (o != factor && f.in_dim[o] == f.in_dim[factor]) split = true;
+    }
+    if (!merged) continue;  // a dim of its own in the result: inferred
+    if (r.arity() > 1 && r.module().graph(x.graph).operand(r.id(), 1 + factor) >= 0) {
+      sizes[p] = r.module().graph(x.graph).operand(r.id(), 1 + factor);
+    } else if (!split) {
+      sizes[p] = build::extent(x, f.in_dim[factor]).id;
+    } else {  // inferred inside a split dim: the extent over the product of the given sizes
+      Value size = build::extent(x, f.in_dim[factor]);
+      for (int o = 0; o < f.count; ++o)
+        if (o != factor && f.in_dim[o] == f.in_dim[factor])
+          size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
+      sizes[p] = size.id;
+    }
+  }
+  // One size a merged dim may be inferred; naming all of them is correct too, and simpler to read in a plan.
+  r.add(0, build::rearrange(g, x.rank(), inverse, sizes));
+}
+
+constexpr Shape slice_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t start = c.number(1), size = c.number(2);
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
+    fail_shapes(c, "the range is not inside the dim");
+  shape[dim] = size;
+  return shape;
+}
+
+/// The third operand is what the result is shaped like, or the extent of the padded dim.
+constexpr Shape pad_shape(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  Shape shape = c.operand(0);
+  const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
+    fail_shapes(c, "padding is negative");
+  shape[dim] = extent;
+  return shape;
+}
+
+/// Like elementwise, except for the dim worked along, which is a factor of this kind.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule, FactorKind along) {
+  const Node& node = graph[id];
+  const int dim = dim_of(node);
+  for (int d = 0; d < node.rank; ++d) {
+    if (d == dim || !node.is_unit(d)) {
+      const auto f = static_cast<std::int8_t>(rule.add(d == dim ? along : FactorKind::pass));
+      rule.result.dims[d].push_back(f);
+    }
+  }
+  for (int i = 0; i < node.arity; ++i) {
+    const Node& x = graph.operand_node(id, i);
+    DimFactors& dims = rule.operands.emplace_back();
+    if (x.rank == node.rank)
+      for (int d = 0; d < x.rank; ++d)
+        if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
+  }
+}
+/// The dim worked along stays whole.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule, FactorKind::replicate);
+}
+/// Whether a node is one row of a dim, which may be summed up from what devices have of it.
+constexpr bool takes_row(const GraphView& graph, int id) {
+  const Node& node = graph[id];
+  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 && node.is_unit(dim_of(node)) &&
+         !graph.operand_node(id, 0).is_unit(dim_of(node));
+}
+/// Rows of the dim worked along cross the borders of shards. No axis splits a dim of static extent 1: one row of a
+/// split dim is a sum, of what its device has and zeros, and to pad one row each device does its share.
+constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  const int dim = dim_of(node);
+  bool unit = node.is_unit(dim);
+  for (int i = 0; i < node.arity; ++i)
+    unit = unit || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_unit(dim));
+  if (!unit) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
+  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_unit(dim);
+  along_dim_sharding(graph, id, rule, takes ? FactorKind::reduction : pads ? FactorKind::pass : FactorKind::replicate);
+  if (takes) rule.result.dims[dim].clear();
+  if (pads) rule.operands[0].dims[dim].clear();
+}
+
+constexpr Shape concat_shape(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  Shape shape = c.operand(0);
+  for (int i = 1; i < c.node().arity; ++i) {
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
+    if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
+  }
+  return shape;
+}
+
+constexpr std::int64_t slice_offset(const ShapeContext& c, int) { return -c.number(1); }
+constexpr std::int64_t pad_offset(const ShapeContext& c, int) { return c.number(1); }
+constexpr std::int64_t concat_offset(const ShapeContext& c, int i) {
+  std::int64_t rows = 0;
+  for (int before = 0; before < i; ++before) rows += c.operand(before)[static_cast<std::size_t>(dim_of(c.node()))];
+  return rows;
+}
+
+constexpr void concat_gradient(Gradient& r) {
+  const int dim = dim_of(r.node());
+  const Value g = r.full_g();
+  Value start = g.number(0, DType::i64);
+  for (int i = 0; i < r.arity(); ++i) {
+    const Value size = build::extent(r.x(i), dim);
+    r.add(i, build::slice(g, dim, start, size));
+    start = start + size;
+  }
+}
+
+/// Operands of a permutation after the first: one number for a shift, or pairs of source and destination.
+constexpr Shape permute_shape(const ShapeContext& c) {
+  const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
+  for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
+    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a place is outside the dim", "ppermute");
+    for (int other = i + 2; other < c.node().arity; other += 2)
+      if (c.number(i) == c.number(other)) fail_shapes(c, "a place sends twice or receives twice", "ppermute");
+  }
+  return c.operand(0);
+}
+/// Which place a place receives from, -1: none. `number(i)` is operand i.
+template <class NumberAt>
+constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
+  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
+  for (int i = 1; i < node.arity; i += 2)
+    if (number(i + 1) == place) return number(i);
+  return -1;
+}
+constexpr void permute_gradient(Gradient& r) {
+  const Graph& graph = r.module().graph(r.x(0).graph);
+  const Value g = r.full_g();
+  Growable<std::int32_t> operands{g.id};
+  for (int i = 1; i < r.arity(); i += 2) {
+    operands.push_back(r.arity() == 2 ? -1 : graph.operand(r.id(), i + 1));
+    if (r.arity() > 2) operands.push_back(graph.operand(r.id(), i));
+  }
+  if (r.arity() == 2) operands[1] = (g.number(0, DType::i64) - r.x(1)).id;
+  r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
+}
+
+constexpr BrokenRule check_rearrange(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Factors f = Factors::of(node);
+  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
+  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  for (int p = 0; p < f.count; ++p) {
+    if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+        f.order[p] >= f.count)
+      return "parts lie in dims";
+    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
+    placed |= 1u << f.order[p];
+    factored |= 1u << f.in_dim[p];
+    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
+    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
+  }
+  if (placed != (1u << f.count) - 1) return "every part has one place in the result";
+  if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+}
+/// The dim that an operation works along is one of the rank, and the others are those of its operands.
+constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  const unsigned dim = 1u << dim_of(c.node());
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype || ((c.x(i).unit ^ c.node().unit) & ~dim) != 0)
+      return "only the extent of one dim changes";
+  return {};
+}
+constexpr BrokenRule check_slice(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) ? BrokenRule{} : "a size is a number";
+}
+constexpr BrokenRule check_pad(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) || same_static_shape(c.node(), c.x(2)) ? BrokenRule{}
+                                                             : "a pad has the shape of its third operand";
+}
+constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c, c.node().arity); }
+constexpr BrokenRule check_permute(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  for (int i = 1; i < c.node().arity; ++i)
+    if (!c.is_size(i)) return "places are numbers";
+  return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
+}
+
+/// "a (b c) -> a b c", as ts::rearrange reads it.
+inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
+  const Factors f = Factors::of(graph[id]);
+  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
+    std::string text;
+    for (int d = 0; d < rank; ++d) {
+      std::string names;
+      int parts = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (dim_at(p) == d) {
+          names += names.empty() ? "" : " ";
+          names += tessera::detail::label_name(name_at(p));
+          ++parts;
+        }
+      if (d > 0) text += ' ';
+      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
+    }
+    return text;
+  };
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+}
+
+struct RearrangeOp {
+  static constexpr OpRow row{.name = "rearrange",
+                             .kind = OpKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = rearrange_shape,
+                             .sharding = rearrange_sharding,
+                             .flops = 0};
+  static constexpr GradientRule gradient = rearrange_gradient;
+  static constexpr CheckRule check = check_rearrange;
+  static constexpr AttributeText attributes = rearrange_text;
+};
+
+struct SliceOp {
+  static constexpr OpRow row{.name = "slice",
+                             .kind = OpKind::layout,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = slice_shape,
+                             .sharding = moved_dim_sharding,
+                             .partial = takes_row,
+                             .offset = slice_offset,
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
+  };
+  static constexpr CheckRule check = check_slice;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct PadOp {
+  static constexpr OpRow row{.name = "pad",
+                             .kind = OpKind::layout,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = pad_shape,
+                             .sharding = moved_dim_sharding,
+                             .offset = pad_offset,
+                             .flops = 0,
+                             .shape_only = 1u << 2};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
+  };
+  static constexpr CheckRule check = check_pad;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct ConcatOp {
+  static constexpr OpRow row{.name = "concat",
+                             .kind = OpKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::jointly,
+                             .shape = concat_shape,
+                             .sharding = moved_dim_sharding,
+                             .offset = concat_offset,
+                             .flops = 0};
+  static constexpr GradientRule gradient = concat_gradient;
+  static constexpr CheckRule check = check_concat;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct PermuteOp {
+  static constexpr OpRow row{.name = "ppermute",
+                             .kind = OpKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = permute_shape,
+                             .sharding = like_sharding,
+                             .flops = 0};
+  static constexpr GradientRule gradient = permute_gradient;
+  static constexpr CheckRule check = check_permute;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

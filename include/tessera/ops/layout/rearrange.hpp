@@ -1,0 +1,320 @@
+#ifndef TESSERA_OPS_LAYOUT_REARRANGE_HPP
+#define TESSERA_OPS_LAYOUT_REARRANGE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <string_view>
+
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/ops/layout/shape.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// "b t (h d) -> b h t d" as factors, at compile time. `1` is a dim of static extent 1.
+struct RearrangeText {
+  Factors factors{};
+  std::string_view names[max_rank]{};
+  int rank_in = 0, rank_out = 0;
+  unsigned units_in = 0;  ///< dims of the left side written as 1
+  bool valid = true;
+
+ private:  // first: clang evaluates the constructor only with the definition of what it calls in view
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+  static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+  constexpr void read(std::string_view side, int& rank, unsigned* units, auto&& name_of_dim) {
+    bool inside = false;
+    int parts = 0;
+    for (std::size_t i = 0; i < side.size() && valid;) {
+      const char c = side[i];
+      if (c == ' ') {
+        ++i;
+        continue;
+      }
+      if (c == '(' || c == ')') {
+        valid = inside == (c == ')') && (c == '(' || parts > 0);
+        inside = c == '(';
+        parts = 0;
+        if (c == ')') ++rank;
+        ++i;
+        continue;
+      }
+      std::size_t end = i + 1;
+      while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
+      const std::string_view word = side.substr(i, end - i);
+      i = end;
+      if (rank == max_rank)
+        valid = false;
+      else if (word == "1" && !inside) {
+        if (units != nullptr) *units |= 1u << rank;
+      } else if (!is_letter(word[0]) || !name_of_dim(word))
+        valid = false;
+      if (inside)
+        ++parts;
+      else
+        ++rank;
+    }
+    valid = valid && !inside;
+  }
+
+ public:
+  constexpr explicit RearrangeText(std::string_view text) {
+    const std::size_t arrow = text.find("->");
+    valid = arrow != std::string_view::npos;
+    if (!valid) return;
+    bool used[max_rank]{};
+    int placed = 0;
+    auto left = [&](std::string_view name) {
+      if (find(name) >= 0 || factors.count == max_rank) return false;
+      names[factors.count] = name;
+      factors.in_dim[factors.count++] = static_cast<std::int8_t>(rank_in);
+      return true;
+    };
+    auto right = [&](std::string_view name) {
+      const int factor = find(name);
+      if (factor < 0 || used[factor]) return false;
+      used[factor] = true;
+      factors.order[placed] = static_cast<std::int8_t>(factor);
+      factors.out_dim[placed++] = static_cast<std::int8_t>(rank_out);
+      return true;
+    };
+    read(text.substr(0, arrow), rank_in, &units_in, left);
+    read(text.substr(arrow + 2), rank_out, nullptr, right);
+    valid = valid && placed == factors.count;
+  }
+
+  /// The factor of a name; -1 when there is none.
+  constexpr int find(std::string_view name) const {
+    for (int f = 0; f < factors.count; ++f)
+      if (names[f] == name) return f;
+    return -1;
+  }
+  /// Whether every split dim has at most one part whose length is not among the bits of `given`.
+  constexpr bool determined(unsigned given) const {
+    for (int dim = 0; dim < rank_in; ++dim) {
+      int open = 0;
+      for (int f = 0; f < factors.count; ++f)
+        if (factors.in_dim[f] == dim && (given >> f & 1) == 0) ++open;
+      if (open > 1) return false;
+    }
+    return true;
+  }
+};
+
+/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in
+/// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
+constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
+                          int hidden = 0) {
+  const int lead = x.rank() - rank_in;
+  int kept[max_rank]{};
+  std::int32_t ids[max_rank]{};
+  Factors made{};
+  for (int d = 0; d < lead; ++d) {
+    made.in_dim[d] = made.order[d] = made.out_dim[d] = static_cast<std::int8_t>(d);
+    ids[made.count++] = -1;
+  }
+  for (int f = 0; f < factors.count; ++f) {
+    const bool given = sizes != nullptr && sizes[f].module != nullptr;
+    bool alone = true;
+    for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
+    kept[f] = -1;
+    if (x.is_unit(factors.in_dim[f] + lead) && alone && !given) continue;  // a dim of static extent 1 has no factors
+    if (made.count == max_rank) fail(errc::capacity, "[rearrange] parts: more than 8");
+    kept[f] = made.count;
+    made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
+    ids[made.count++] = given ? sizes[f].id : -1;
+  }
+  int at = lead;
+  for (int p = 0; p < factors.count; ++p) {
+    const int f = kept[static_cast<int>(factors.order[p])];
+    if (f < 0) continue;
+    made.order[at] = static_cast<std::int8_t>(f);
+    made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
+  }
+  return build::rearrange(x, rank_out + lead, made, ids, hidden);
+}
+
+constexpr void require_unit(Value x, int dim, const char* message) {
+  if (!x.is_unit(dim)) x.refuse(errc::shape_mismatch, message);
+}
+
+template <FixedString Text, FixedString... Names> struct RearrangeTag {
+  static constexpr RearrangeText text{Text.view()};
+  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
+                            "parentheses around parts of one dim; the right side has every name of the left once");
+  static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
+  static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
+  static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
+  static_assert(determined || !text.valid, "tessera: a split dim needs a ts::len for all of its parts but one");
+
+  template <class A, class... Sizes> struct result {
+    using type = typename A::type;
+    static constexpr int rank = text.rank_out;
+    using Said = decltype([] {
+      static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    Value sizes[max_rank]{};
+    ((sizes[text.find(Names.view())] = as_size(given)), ...);
+    for (int d = 0; d < text.rank_in; ++d)
+      if ((text.units_in >> d & 1) != 0)
+        require_unit(x, d + x.rank() - text.rank_in,
+                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unit");
+    return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
+  }
+};
+
+template <int... Order> struct TransposeTag {
+  static constexpr int count = sizeof...(Order);
+  template <class A> struct result {
+    using type = typename A::type;
+    static constexpr int rank = A::rank;
+    using Said = decltype([] {
+      static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
+      static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
+                    "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    Factors f{};
+    for (int order : {Order...}) {
+      f.in_dim[f.count] = f.out_dim[f.count] = f.count;
+      f.order[f.count++] = static_cast<std::int8_t>(order);
+    }
+    return rearrange(x.at(context.source), count, count, f, nullptr);
+  }
+};
+
+/// Dim `D` of a tensor of rank `Rank` split into `Parts`, of which all but the first have a given size.
+template <int Rank, int D, int Parts> struct SplitTag {
+  static_assert(Rank + Parts - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Parts - 1>;
+  static constexpr Value emit(Value context, Value x, auto... inner) {
+    Factors f{};
+    Value sizes[max_rank]{}, given[] = {as_size(inner)...};
+    for (int d = 0; d < Rank; ++d)
+      for (int part = 0; part < (d == D ? Parts : 1); ++part) {
+        f.in_dim[f.count] = static_cast<std::int8_t>(d);
+        if (part > 0) sizes[f.count] = given[part - 1];
+        f.order[f.count] = f.out_dim[f.count] = f.count;
+        ++f.count;
+      }
+    return rearrange(x.at(context.source), Rank, Rank + Parts - 1, f, sizes);
+  }
+};
+
+template <int Rank, int First, int Last> struct MergeTag {
+  static_assert(First <= Last, "tessera: merge_dims names the first and the last dim to merge, in this order");
+  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
+  static constexpr Value emit(Value context, Value x) {
+    Factors f{};
+    for (int d = 0; d < Rank; ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
+      ++f.count;
+    }
+    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
+  }
+};
+
+template <int Rank, int D> struct UnitTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A> using result = Typed<typename A::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x) {
+    const int lead = x.rank() - Rank;
+    return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
+  }
+};
+
+template <int Rank, int D> struct SqueezeTag {
+  template <class A> using result = Typed<typename A::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    const int dim = D + x.rank() - Rank;
+    x = x.at(context.source);
+    require_unit(x, dim,
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+    return build::drop_units(x, 1u << dim);
+  }
+};
+
+}  // namespace detail
+
+/// The length of a part of a dim in a rearrange: `ts::len<"h">(heads)`.
+template <FixedString Name> struct Len {
+  static constexpr auto name = Name;
+  Dim size;
+};
+template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
+
+namespace detail {
+template <class T> inline constexpr bool is_len_v = false;
+template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
+template <class T>
+concept LenArgument = is_len_v<T>;
+}  // namespace detail
+
+/// The same elements under another split, order and merge of dims, after einops:
+///
+///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
+///
+/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim
+/// of static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
+/// whole; a sharded dim that is split passes its sharding to its parts, the major one first, axis by axis or, where a
+/// part is smaller than an axis, by sub-axes.
+template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text>>(Source::from(at), x);
+}
+template <FixedString Text, TensorOperand X, detail::LenArgument A>
+constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
+}
+template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B>
+constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
+}
+template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
+constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
+}
+
+/// Dims in another order: dim d of the result is dim Order[d] of x.
+template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
+  return call<detail::TransposeTag<Order...>>(Source::from(at), x);
+}
+
+/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not
+/// divide.
+template <int D, TensorOperand X, SizeOperand S>
+constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
+}
+template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
+constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
+                                                                               Dim(inner));
+}
+
+/// Merges the dims from First to Last into one, major first.
+template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+  constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
+  return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
+}
+
+/// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
+template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
+  return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
+}
+
+/// Drops a dim of static extent 1.
+template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
+  return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

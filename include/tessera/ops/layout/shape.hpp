@@ -1,0 +1,122 @@
+#ifndef TESSERA_OPS_LAYOUT_SHAPE_HPP
+#define TESSERA_OPS_LAYOUT_SHAPE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <concepts>
+
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera {
+
+/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression
+/// of stored tensors is a Scalar otherwise, whose value only matters when the program runs.
+template <class T>
+concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
+
+namespace detail {
+
+/// The dim meant by `dim`, which may count from the end, in a tensor of rank `Rank`.
+template <int Dim, int Rank> constexpr int checked_dim() {
+  static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
+  return Dim < 0 ? Dim + Rank : Dim;
+}
+
+/// Sizes reach a graph as 64-bit integers.
+constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
+
+/// The result of two sizes: a number, or a node of the trace that one of them belongs to.
+template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
+  constexpr const OpRow& row = ops::row_v<Operation>;
+  if (!x.traced() && !y.traced()) {
+    std::int64_t exact = 0;
+    const IntegerResult found = row.integers(x.value(), y.value(), exact);
+    if (found != IntegerResult::known) fail_integers(found, row.name, x.value(), y.value());
+    return Dim(exact);
+  }
+  const Value context = x.traced() ? x.placeholder() : y.placeholder();
+  return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
+}
+
+template <int Rank, int Dim, class T> struct IotaTag {
+  template <class A> using result = Typed<T, Rank>;
+  static constexpr Value emit(Value context, Value like) {
+    return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
+  }
+};
+
+struct BroadcastTag {
+  template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
+  template <class A, class B> struct result {
+    using type = typename std::conditional_t<fills<A, B>, B, A>::type;
+    static constexpr int rank = B::rank;
+    using Said = decltype([] {
+      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+      static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
+                        !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
+                    "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
+    });
+  };
+  template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
+    if constexpr (fills<A, B>) x = convert_operand<A>(x, like.dtype());
+  }
+  static constexpr Value emit(Value context, Value x, Value like) {
+    const int lead = like.rank() - x.rank();
+    for (int d = 0; d < x.rank(); ++d)
+      if (lead + d >= 0 && like.is_unit(lead + d) && !x.is_unit(d))
+        context.refuse(errc::shape_mismatch,
+                       "[broadcast_like] dims: a dim that extends would be spread over one of extent 1");
+    return build::broadcast(x.at(context.source), like);
+  }
+};
+
+}  // namespace detail
+
+/// Arithmetic of sizes, exact: `capacity` for a result beyond 64 bits, `dim_range` for a division by zero. Inside a
+/// traced function the sizes may be unknown: the result is computed when the program is planned. Division rounds toward
+/// zero.
+constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops::AddOp>(x, y); }
+constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
+constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
+constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+
+/// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
+template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
+  const Value context = trace_of(x).at(Source::from(at));
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[extent] outside of a trace: ask the tensor itself for its shape");
+  const Value value = lower(context, x);
+  return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
+}
+
+/// The global index along one dim, shaped like the operand: `iota<-1, std::int32_t>(x)`. No communication.
+template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
+  return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
+}
+
+/// x, repeated along the dims that it lacks or that have static extent 1, to the shape of `like`.
+/// Errors: shape_mismatch where another dim differs. No communication.
+template <Operand X, TensorOperand Like>
+  requires(!std::is_same_v<X, bool>)
+constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
+  return call<detail::BroadcastTag>(Source::from(at), x, like);
+}
+/// A tensor of one number, with the shape and the element type of `like`.
+template <NumberOperand N, TensorOperand Like>
+constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
+  if constexpr (std::is_same_v<N, bool>)
+    return full_like(like, static_cast<int>(value), at);
+  else
+    return call<detail::BroadcastTag>(Source::from(at), value, like);
+}
+template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 0, at);
+}
+template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 1, at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,103 @@
+#ifndef TESSERA_OPS_LAYOUT_SLICING_HPP
+#define TESSERA_OPS_LAYOUT_SLICING_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/layout/shape.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct SliceTag {
+  static constexpr int size_operand = 2;
+  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
+  }
+};
+
+template <int Rank, int D> struct ConcatTag {
+  template <class A, class... Rest> struct result : A {
+    using Said = decltype([] {
+      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
+      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
+                    "tessera: the operands of concat have one element type");
+    });
+  };
+  static constexpr Value emit(Value context, auto... parts) { return concat({parts...}, context.source); }
+
+ private:
+  static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
+    const Value first = *parts.begin();
+    const int dim = D + first.rank() - Rank;
+    Node made{
+        .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
+    std::int32_t operands[16]{};
+    int count = 0;
+    for (const Value& part : parts) {
+      operands[count++] = part.id;
+      made.unit = static_cast<std::uint8_t>(made.unit & part.node().unit);
+    }
+    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
+    for (const Value& part : parts)
+      if ((part.node().unit & ~(1u << dim)) != made.unit)
+        first.at(source).refuse(errc::shape_mismatch,
+                                "[concat] dims: an operand has static extent 1 where another extends; "
+                                "broadcast it first");
+    return first.at(source).make(made, operands, count);
+  }
+};
+
+template <int Rank, int D> struct PadTag {
+  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value before, Value after) {
+    x = x.at(context.source);
+    const int dim = D + x.rank() - Rank;
+    return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
+  }
+};
+
+}  // namespace detail
+
+/// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
+/// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
+/// is brought together first where that sends less. One index (`size` is the constant 1) is a partial sum.
+template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
+constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
+}
+
+/// Operands joined along one dim. Errors: shape_mismatch when another dim differs. Communication: as slice.
+/// More than four operands are reported at the line of the first.
+template <int D, TensorOperand A, TensorOperand B>
+constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
+  const Value first = trace_of(a);
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(
+      first.module != nullptr ? first.node().source : Source{}, a, b, c, e, f, rest...);
+}
+
+/// Zeros before and after, along one dim. Communication: as slice.
+template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
+constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
+  return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,104 @@
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera {
+
+/// Tag of reductions: the reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative ones count from the end; none named means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Said = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a reduction names a dim twice");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has one dim more than its type says: the layers, in front.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(O, x.at(context.source), set, Keep);
+    if constexpr (Mean) {
+      Value count = made.number(1, DType::i64);
+      for (int d = 0; d < x.rank(); ++d)
+        if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
+      made = build::cast(made / build::cast(count, made.dtype()), type);
+    }
+    return made;
+  }
+};
+
+/// A reduction bound to the rank of its operand, which is what turns dims into bits.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+
+}  // namespace detail
+
+/// Sums, means and extremes over the named dims (all when none is named): `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`.
+/// Sums of bools and of integers below 32 bits are i32, means of integers f32; the largest of bools is whether any
+/// holds. Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim
+/// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
+/// gradient is divided equally.
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::sum, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::sum, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::max, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<Op::min, false, true, Dims...>(x, at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,128 @@
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+
+namespace tessera::ops {
+
+constexpr Shape reduction_shape(const ShapeContext& c) {
+  const Reduced reduced = Reduced::of(c.node());
+  Shape shape;
+  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
+  }
+  return shape;
+}
+
+constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  const Node& x = graph.operand_node(id, 0);
+  DimFactors& dims = rule.operands.emplace_back();
+  int out = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    if (!x.is_unit(d)) {
+      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
+      dims.dims[d].push_back(factor);
+      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
+    }
+    if (!reduced.has(d) || reduced.keep) ++out;
+  }
+}
+
+/// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
+constexpr Value with_kept_dims(const Gradient& r, Value v) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.keep || v.rank() == 0) return v;
+  return build::insert_units(v, reduced.dims, r.x(0).rank());
+}
+
+/// Where several elements share the extreme value, each gets an equal part of the cotangent.
+constexpr void extreme_gradient(Gradient& r) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.constant) return;
+  Value x = r.x(0);
+  Value best = with_kept_dims(r, r.y());
+  Value one = x.number(1), zero = x.number(0);
+  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
+  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
+  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
+}
+
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  int rank = 0;
+  unsigned unit = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
+    ++rank;
+  }
+  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
+                                                                            : "the result has the dims that are kept";
+}
+
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
+struct SumOp {
+  static constexpr OpRow row{.name = "sum",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    if (Reduced::of(r.node()).constant) return;
+    Value g = r.g();
+    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
+  };
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+struct MaxOp {
+  static constexpr OpRow row{.name = "max",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+struct MinOp {
+  static constexpr OpRow row{.name = "min",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

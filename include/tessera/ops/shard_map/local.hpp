@@ -1,0 +1,261 @@
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <initializer_list>
+
+#include <tessera/ops/ops.hpp>
+#include <tessera/ops/shard_map/local_value.hpp>
+
+namespace tessera {
+
+/// What one device of many holds, inside the function of a shard_map: a tensor of the shape of a shard. `Varying` says
+/// over which axes devices hold different values, one bit each in the order of the text's axes. It is part of the type,
+/// so that a result that differs between devices can't pass for one that doesn't.
+///
+/// In the graph it is the array of all devices' values: a leading dim for each axis that it varies over, split by it. A
+/// leading dim of static extent 1 stands for equal values.
+template <class T, int Rank, class Region, unsigned Varying>
+struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
+  using element = T;
+  using region = Region;
+  static constexpr int rank = Rank;
+  static constexpr unsigned varying = Varying;
+  Value value{};
+
+  constexpr Local() = default;
+  constexpr explicit Local(Value v) : value(v) {}
+  /// What a tensor of a struct holds that it is assigned to.
+  constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
+};
+
+namespace detail {
+
+/// How an operation is emitted on values with leading dims. Most operations count their dims from the rank that their
+/// tag knows, and leave dims in front of these alone.
+template <class Tag> struct LocalRule {
+  template <class... Xs>
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
+    return Tag::emit(context, aligned(xs, all, xs.rank)...);
+  }
+};
+
+template <class Operation> constexpr bool is_binary(const Binary<Operation>*) { return true; }
+constexpr bool is_binary(const void*) { return false; }
+/// Operations whose operands meet with trailing dims aligned.
+template <class Tag>
+inline constexpr bool aligns_v = is_binary(static_cast<Tag*>(nullptr)) || std::is_same_v<Tag, SelectTag> ||
+                                 std::is_same_v<Tag, LayerNormTag> || std::is_same_v<Tag, RmsNormTag>;
+
+template <class Tag>
+  requires(aligns_v<Tag>)
+struct LocalRule<Tag> {
+  template <class... Xs>
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
+    int rank = 0;
+    ((rank = xs.rank > rank ? xs.rank : rank), ...);
+    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
+  }
+};
+
+/// A product whose leading dims are labels of their own: shared by both operands, or of one alone.
+constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, const LocalValue& b,
+                             const EinsumLabels& local, int rank_out, Precision precision) {
+  const Value x = without_units(a), y = without_units(b);
+  const unsigned in_x = extending(a), in_y = extending(b);
+  EinsumLabels labels{};
+  for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+  const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
+    int at = 0;
+    for (int axis = 0; axis < ShardMapText::max_names; ++axis)
+      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(31 - axis);
+    if (at + rank > max_rank) fail_local_rank();
+    for (int d = 0; d < rank; ++d) to[at++] = own[d];
+  };
+  write(labels.a, in_x, local.a, a.rank);
+  write(labels.b, in_y, local.b, b.rank);
+  write(labels.out, in_x | in_y, local.out, rank_out);
+  const Value made = build::einsum(x.at(context.source), y, labels, precision);
+  return aligned({made, in_x | in_y, rank_out}, all, rank_out);
+}
+
+template <FixedString Text, class Out, Precision P> struct LocalRule<EinsumTag<Text, Out, P>> {
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
+                              const LocalValue& b) {
+    constexpr EinsumText text = EinsumTag<Text, Out, P>::text;
+    return rounded_product<Out>(local_einsum(context, all, a, b, text.labels, text.rank_out, P), a.value.dtype());
+  }
+};
+
+template <class Out, Precision P> struct LocalRule<MatmulTag<Out, P>> {
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
+                              const LocalValue& b) {
+    if (a.rank < 2 || b.rank < 2) return a.value;  // the assertions on the types have said so
+    EinsumLabels labels{};
+    const std::int8_t k = static_cast<std::int8_t>(a.rank - 1), n = static_cast<std::int8_t>(a.rank);
+    for (int d = 0; d < a.rank; ++d) labels.a[d] = labels.out[d] = static_cast<std::int8_t>(d);
+    for (int d = 0; d < b.rank; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[b.rank - 2] = k;
+    labels.b[b.rank - 1] = labels.out[a.rank - 1] = n;
+    return rounded_product<Out>(local_einsum(context, all, a, b, labels, a.rank, P), a.value.dtype());
+  }
+};
+
+template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
+  template <class... Xs>
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
+    return ConcatTag<Rank, D>::emit(context, extended(text, xs, all)...);
+  }
+};
+
+template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                              const LocalValue& indices) {
+    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
+  }
+};
+
+template <> struct LocalRule<BroadcastTag> {
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                              const LocalValue& like) {
+    const bool spreads = (x.varying & ~extending(like)) != 0;
+    return BroadcastTag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
+                              spreads ? extended(text, like, all) : aligned(like, all, like.rank));
+  }
+};
+
+/// The table has no leading dims.
+template <> struct LocalRule<GatherTag> {
+  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& table,
+                              const LocalValue& indices) {
+    return GatherTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
+  }
+};
+
+/// Devices' batches are one batch.
+template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
+  template <class... Scale>
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
+                              const LocalValue& k, const LocalValue& v, const Scale&... scale) {
+    const int leads = bit_count(all);
+    const auto merged = [&](const LocalValue& x) {
+      const Value whole = extended(text, x, all).at(context.source);
+      Factors f{};
+      for (int d = 0; d < whole.rank(); ++d) {
+        f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+        f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+        ++f.count;
+      }
+      return rearrange(whole, whole.rank(), 4, f, nullptr);
+    };
+    const Value made = AttentionTag<Causal>::emit(context, merged(q), merged(k), merged(v), scale.value...);
+    Factors f{};
+    Value sizes[max_rank]{};
+    for (int d = 0; d < leads + 4; ++d) {
+      f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+      ++f.count;
+    }
+    for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
+      if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
+    return rearrange(made, 4, leads + 4, f, sizes);
+  }
+};
+
+template <class... Xs> struct FirstLocal;
+template <class X, class... Rest> struct FirstLocal<X, Rest...> : FirstLocal<Rest...> {};
+template <LocalOperand X, class... Rest> struct FirstLocal<X, Rest...> {
+  using type = X;
+};
+
+/// Whether an operand can meet values of a region, and over which axes it varies: numbers over none, tensors of structs
+/// and expressions of them over all.
+template <class Region, class X> struct LocalOperandOf {
+  static constexpr bool known = NumberOperand<X>;
+  static constexpr unsigned varying = 0;
+};
+template <class Region, LocalOperand X> struct LocalOperandOf<Region, X> {
+  static constexpr bool known = std::is_same_v<typename X::region, Region>;
+  static constexpr unsigned varying = X::varying;
+};
+template <class Region, StoredOperand X> struct LocalOperandOf<Region, X> {
+  static constexpr bool known = Region::structs;
+  static constexpr unsigned varying = Region::all;
+};
+template <class Region, class Tag, class... Xs> struct LocalOperandOf<Region, Expr<Tag, Xs...>> {
+  static constexpr bool known = (LocalOperandOf<Region, Xs>::known && ...);
+  static constexpr unsigned varying = (0u | ... | LocalOperandOf<Region, Xs>::varying);
+};
+
+template <class Region, class X> constexpr LocalValue local_value(Value context, const X& x) {
+  if constexpr (LocalOperand<X>)
+    return {x.value.at(context.source), X::varying, X::rank};
+  else if constexpr (StoredOperand<X>)
+    return taken_from_struct(Region::text, x.placeholder(), X::rank, context.source);
+  else if constexpr (ExprOperand<X>)
+    return {local_call<Region, X>(context.at(x.source), x.operands), LocalOperandOf<Region, X>::varying, X::rank};
+  else
+    return {lower(context, x), 0, 0};
+}
+template <class Region, class X, class... Ts, class... Done>
+constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
+  if constexpr (sizeof...(Ts) == 0) {
+    Emission<X>::convert(done.value...);
+    return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
+  } else {
+    return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
+  }
+}
+
+/// A table that is looked up is the same on every device.
+template <class Tag, class X, class...>
+inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || !LocalOperand<X>;
+template <class Tag, LocalOperand X, class... Rest>
+inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, GatherTag> || X::varying == 0;
+
+template <class Tag, class... Operands> struct LocalCall {
+  using Region = typename FirstLocal<Operands...>::type::region;
+  using Result = typename Tag::template result<typed_of<Operands>...>;
+  static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
+  static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
+  static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
+  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
+                "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
+                "it up outside, where a table may be split");
+
+  static constexpr auto make(Source source, const Operands&... operands) {
+    using Made = Local<typename Result::type, Result::rank, Region, all>;
+    if constexpr (!known) {
+      return Made();
+    } else {
+      Value context{};
+      ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
+      context.source = source;
+      if (context.module->outline)
+        return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
+      const auto emit = [&](auto... values) {
+        Emission<Expr<Tag, Operands...>>::convert(values.value...);
+        return LocalRule<Tag>::emit(Region::text, context, all, values...);
+      };
+      return Made(emit(local_value<Region>(context, operands)...));
+    }
+  }
+};
+
+}  // namespace detail
+
+/// A tensor of a struct inside a shard_map that was given the struct, as a local value like any other: for collectives,
+/// which take no tensors of structs. `like` is any local value.
+template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const Like& like, Here at = Here::current()) {
+  using Region = typename Like::region;
+  static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of is for the tensors of a struct");
+  static_assert(Region::structs, "tessera: this shard_map is given no struct");
+  const Value context = like.value.at(Source::from(at));
+  return Local<typename X::element, X::rank, Region, Region::all>(detail::local_value<Region>(context, x).value);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

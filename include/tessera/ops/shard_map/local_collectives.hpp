@@ -1,0 +1,326 @@
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_COLLECTIVES_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_COLLECTIVES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <initializer_list>
+
+#include <tessera/ops/shard_map/local.hpp>
+
+namespace tessera {
+
+/// Where the values of a ppermute go: each to the device `by` places further along the axis, around its end.
+struct Shift {
+  Dim by;
+  constexpr explicit Shift(const Dim& places) : by(places) {}
+};
+/// Devices along an axis, by their index: what `from` holds goes to `to`.
+struct Route {
+  int from = 0, to = 0;
+};
+
+namespace detail {
+
+/// Bits of axes that a collective names, checked. `Varies`: the value has to differ between their devices.
+template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_call() {
+  static_assert(LocalOperand<X>, "tessera: a collective over a named axis is for the values inside a ts::shard_map");
+  static_assert(sizeof...(Axes) > 0, "tessera: a collective names the axes that it runs over: ts::psum<\"model\">(x)");
+  if constexpr (LocalOperand<X> && sizeof...(Axes) > 0) {
+    constexpr ShardMapText text = X::region::text;
+    constexpr bool known = ((text.find(Axes.view()) >= 0) && ...);
+    static_assert(known, "tessera: a collective names an axis that its shard_map does not: neither a spec does, nor "
+                         "the list after the ';' of \"{data} -> {data}; model\"");
+    if constexpr (known) {
+      constexpr unsigned mask = (0u | ... | (1u << text.find(Axes.view())));
+      static_assert(!Varies || (X::varying & mask) == mask,
+                    "tessera: a collective over an axis along which the value does not vary: its devices hold equal "
+                    "values; if that is meant, say ts::pvary<\"axis\">(x)");
+      static_assert(bit_count(mask) == sizeof...(Axes), "tessera: a collective names an axis twice");
+      if constexpr (!Varies || (X::varying & mask) == mask) return mask;
+    }
+  }
+  return 0;
+}
+/// What stands for the result of a call that does not compile, so that nothing else is said of it.
+template <class X> constexpr auto not_made(const X& x) {
+  if constexpr (LocalOperand<X>)
+    return Local<typename X::element, X::rank, typename X::region, 0>(
+        stand_in(x.value, dtype_v<typename X::element>, X::rank));
+  else
+    return x;
+}
+constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
+
+template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
+  return {x.value.at(Source::from(at)), X::varying, X::rank};
+}
+/// Axes over which a collective over those in Mask needs the values of all devices. Where types don't tell what varies,
+/// others stay as they are.
+template <unsigned Mask, class X> constexpr unsigned wanted_over(const X& x) {
+  if constexpr (X::region::structs) {
+    if ((Mask & ~extending({x.value, X::varying, X::rank})) != 0)
+      x.value.refuse(errc::structure, "[shard_map] collective: over an axis along which devices hold equal values; if "
+                                      "that is meant, say ts::pvary<\"axis\">(x)");
+    return Mask;
+  } else {
+    return X::varying;
+  }
+}
+template <class X, unsigned Varying> using varying_t = Local<typename X::element, X::rank, typename X::region, Varying>;
+
+template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, const Here& at) {
+  if constexpr (Mask == 0) {
+    return detail::not_made(x);
+  } else {
+    constexpr unsigned left = X::varying & ~Mask;
+    const ShardMapText& text = X::region::text;
+    unsigned dims = 0;
+    for (int axis = 0; axis < text.axis_count; ++axis)
+      if ((Mask >> axis & 1u) != 0) dims |= 1u << lead_of(X::varying, axis);
+    const Value whole = extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x));
+    return varying_t<X, left>(pinned(text, build::reduce(O, whole, dims, false), left));
+  }
+}
+
+/// A permutation along one axis. `add_places` appends what says where values go to the operands of the node.
+template <unsigned Mask, class X, class AddPlaces>
+constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_places) {
+  if constexpr (Mask == 0) {
+    return not_made(x);
+  } else {
+    constexpr int lead = lead_of(X::varying, only_axis(Mask));
+    const ShardMapText& text = X::region::text;
+    const Value sent = pinned(text, extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x)), X::varying);
+    const Node type = sent.node();
+    Growable<std::int32_t> operands{sent.id};
+    add_places(sent, operands);
+    return X(sent.make(
+        {.op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)},
+        operands.data(), static_cast<int>(operands.size())));
+  }
+}
+
+/// One factor for each dim of a value with leading dims.
+struct LocalFactors {
+  Factors f{};
+  Value sizes[max_rank]{};
+  constexpr int add(int in_dim) {
+    if (f.count == max_rank) fail_local_rank();
+    f.in_dim[f.count] = static_cast<std::int8_t>(in_dim);
+    return f.count++;
+  }
+};
+
+}  // namespace detail
+
+/// Sums of a local value over all devices along the axes; the same on all of them, so that it varies over them no more.
+/// Gradient: that of the sum, for each device. Errors: an axis that the value does not vary over does not compile.
+/// Communication: one all-reduce. Source: JAX's lax.psum, with its varying types.
+template <FixedString... Axes, class X> constexpr auto psum(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  return detail::reduce_over<Op::sum, mask>(x, at);
+}
+/// The largest and the smallest, element by element. Where devices share it, the gradient is divided among them.
+template <FixedString... Axes, class X> constexpr auto pmax(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  return detail::reduce_over<Op::max, mask>(x, at);
+}
+template <FixedString... Axes, class X> constexpr auto pmin(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  return detail::reduce_over<Op::min, mask>(x, at);
+}
+/// The sum over the number of devices.
+template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    static_assert(is_floating_v<typename X::element>, "tessera: pmean is of float, double and bf16 tensors");
+    auto made = detail::reduce_over<Op::sum, mask>(x, at);
+    const Value sum = made.value.at(Source::from(at));
+    Value count = sum.number(1, DType::i64);
+    for (int axis = 0; axis < X::region::text.axis_count; ++axis)
+      if ((mask >> axis & 1u) != 0) count = count * detail::axis_size_of(sum, X::region::text.axes[axis]);
+    const Value share = sum.number(1, DType::f64) / build::cast(count, DType::f64);
+    return decltype(made)(sum * build::cast(share, sum.dtype()));
+  }
+}
+
+/// A value that is the same on every device, marked as varying over the axes. Arithmetic with varying values does this
+/// by itself.
+/// Gradient: psum. No communication.
+template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<false, X, Axes...>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    constexpr bool structs = X::region::structs;
+    static_assert(structs || (X::varying & mask) == 0,
+                  "tessera: pvary over an axis that the value varies over already");
+    constexpr unsigned all = X::varying | mask;
+    const detail::LocalValue own = detail::local_at(x, at);
+    const Value made = structs || own.value.rank() == 0
+                           ? detail::extended(X::region::text, own, all, structs ? mask : all)
+                           : detail::aligned(own, all, X::rank);
+    return detail::varying_t<X, all>(made);
+  }
+}
+
+/// The sum over devices, of which each gets its part along dim D: extent / devices of them.
+/// Gradient: an all-gather. Errors: not_divisible. Communication: one reduce-scatter.
+template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    constexpr int axis = detail::only_axis(mask), lead = detail::lead_of(X::varying, axis);
+    constexpr unsigned left = X::varying & ~mask;
+    constexpr int leads = detail::bit_count(left), dim = leads + detail::checked_dim<D, X::rank>();
+    const detail::ShardMapText& text = X::region::text;
+    const Value whole = detail::pinned(
+        text, detail::extended(text, detail::local_at(x, at), X::varying, detail::wanted_over<mask>(x)), X::varying);
+    const Value sum = build::reduce(Op::sum, whole, 1u << lead, false);
+    const PartitionSpec apart = detail::lead_spec(text, sum, left, left, dim, axis);
+    const PartitionSpec together = detail::lead_spec(text, sum, left, left);
+    const Value parts = detail::placed(text, detail::placed(text, sum, apart, &together), apart);
+    // [leads, .., (device rest), ..] -> [leads with device, .., rest, ..]
+    detail::LocalFactors made;
+    int device = 0;
+    for (int d = 0; d < parts.rank(); ++d) {
+      if (d == dim) made.sizes[device = made.add(d)] = detail::axis_size_of(parts, text.axes[axis]);
+      made.add(d);
+    }
+    int at_position = 0;
+    for (int out = 0, f = 0; out < X::rank + leads + 1; ++out) {
+      if (f == device) ++f;
+      made.f.order[at_position] = static_cast<std::int8_t>(out == lead ? device : f++);
+      made.f.out_dim[at_position++] = static_cast<std::int8_t>(out);
+    }
+    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, leads));
+  }
+}
+
+/// Values of the devices along an axis in places further along it. What no route leads to is zero.
+/// Gradient: the way back. Errors: shape_mismatch for a route from or to a device that is not there, and for two that
+/// begin or end at one. Communication: one collective permute.
+///
+///     auto next = ts::ppermute<"model">(x, ts::Shift(1));               // a ring
+///     auto swapped = ts::ppermute<"model">(x, {{0, 1}, {1, 0}});
+template <FixedString Axis, class X>
+constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
+  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
+    operands.push_back(detail::as_size(lower(sent, shift.by)).id);
+  });
+}
+template <FixedString Axis, class X>
+constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
+  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
+    for (const Route& route : routes) {
+      operands.push_back(sent.number(route.from, DType::i64).id);
+      operands.push_back(sent.number(route.to, DType::i64).id);
+    }
+  });
+}
+
+/// Which device along the axis this is: 0, 1, ... `x` is any local value. No communication.
+template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<false, X, Axis>();
+  if constexpr (mask == 0) {
+    return detail::not_made(x);
+  } else {
+    const detail::ShardMapText& text = X::region::text;
+    const Value context = x.value.at(Source::from(at));
+    const Value size = detail::axis_size_of(context, text.axes[detail::only_axis(mask)]);
+    return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, detail::arange(size), mask));
+  }
+}
+/// How many devices there are along the axis.
+template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = detail::axes_of_call<false, X, Axis>();
+  if constexpr (mask == 0)
+    return Dim(1);
+  else
+    return Dim(detail::axis_size_of(x.value.at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
+}
+
+namespace collective {
+
+/// The local values of all devices along an axis, joined along dim D in their order; the same on all of them, so that
+/// it varies over the axis no more. `ts::unit<D>(x)` joins them along a dim of its own.
+/// Gradient: psum_scatter. Communication: one all-gather.
+template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return tessera::detail::not_made(x);
+  } else {
+    namespace td = tessera::detail;
+    constexpr int axis = td::only_axis(mask), lead = td::lead_of(X::varying, axis);
+    constexpr unsigned left = X::varying & ~mask;
+    constexpr int leads = td::bit_count(left), dim = leads + td::checked_dim<D, X::rank>();
+    const td::ShardMapText& text = X::region::text;
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying, td::wanted_over<mask>(x));
+    // [leads with device, .., own, ..] -> [leads, .., (device own), ..]
+    td::LocalFactors made;
+    for (int d = 0; d < whole.rank(); ++d) made.add(d);
+    int position = 0;
+    for (int out = 0, f = 0; out < whole.rank() - 1; ++out) {
+      const auto place = [&](int factor) {
+        made.f.order[position] = static_cast<std::int8_t>(factor);
+        made.f.out_dim[position++] = static_cast<std::int8_t>(out);
+      };
+      if (out == dim) place(lead);
+      if (f == lead) ++f;
+      place(f++);
+    }
+    const Value joined = td::rearrange(whole, whole.rank(), whole.rank() - 1, made.f, nullptr);
+    const PartitionSpec apart = td::lead_spec(text, joined, left, left, dim, axis);
+    const PartitionSpec together = td::lead_spec(text, joined, left, left);
+    return td::varying_t<X, left>(td::placed(text, td::placed(text, joined, apart), together, &apart));
+  }
+}
+
+/// Each local value is cut into as many parts along dim Split as the axis has devices; part i goes to device i, which
+/// joins what it gets along dim Concat. Gradient: the way back. Errors: not_divisible. Communication: one all-to-all.
+template <FixedString Axis, int Split, int Concat, class X>
+constexpr auto all_to_all(const X& x, Here at = Here::current()) {
+  constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();
+  if constexpr (mask == 0) {
+    return tessera::detail::not_made(x);
+  } else {
+    namespace td = tessera::detail;
+    constexpr int axis = td::only_axis(mask), lead = td::lead_of(X::varying, axis);
+    constexpr int leads = td::bit_count(X::varying);
+    constexpr int split = leads + td::checked_dim<Split, X::rank>(), join = leads + td::checked_dim<Concat, X::rank>();
+    const td::ShardMapText& text = X::region::text;
+    const Value whole = td::extended(text, td::local_at(x, at), X::varying, td::wanted_over<mask>(x));
+    // [source, .., (device rest), .., own, ..] -> [device, .., rest, .., (source own), ..]
+    td::LocalFactors made;
+    int device = 0, own[max_rank]{};
+    for (int d = 0; d < whole.rank(); ++d) {
+      if (d == split) made.sizes[device = made.add(d)] = td::axis_size_of(whole, text.axes[axis]);
+      own[d] = made.add(d);
+    }
+    int position = 0;
+    for (int out = 0; out < whole.rank(); ++out) {
+      const auto place = [&](int factor) {
+        made.f.order[position] = static_cast<std::int8_t>(factor);
+        made.f.out_dim[position++] = static_cast<std::int8_t>(out);
+      };
+      if (out == join) place(own[lead]);
+      place(out == lead ? device : own[out]);
+    }
+    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, leads);
+    const PartitionSpec before = td::lead_spec(text, turned, X::varying, X::varying & ~mask, join, axis);
+    const PartitionSpec after = td::lead_spec(text, turned, X::varying, X::varying);
+    return X(td::placed(text, td::placed(text, turned, before), after, &before));
+  }
+}
+
+}  // namespace collective
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

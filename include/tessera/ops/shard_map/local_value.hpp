@@ -1,0 +1,166 @@
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_VALUE_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_VALUE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/shard_map/shard_map_text.hpp>
+
+namespace tessera::detail {
+
+/// A value of a shard_map: leading dims, one for each axis in `varying`, and the `rank` dims of one device.
+struct LocalValue {
+  Value value{};
+  unsigned varying = 0;
+  int rank = 0;
+};
+
+[[noreturn]] inline void fail_local_rank() {
+  fail(errc::capacity, "[shard_map] rank: a local value has at most 8 dims, the axes that it varies over included");
+}
+
+/// A value of this type, of any extents, for the rest of a trace that does not compile.
+constexpr Value stand_in(const Value& context, DType dtype, int rank) {
+  if (context.module == nullptr) return {};
+  return build::insert_units(context.number(0, dtype), (1u << rank) - 1, rank);
+}
+
+/// Where the leading dim of an axis stands.
+constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
+
+/// Axes whose leading dim extends: the others' values are equal so far.
+constexpr unsigned extending(const LocalValue& x) {
+  unsigned axes = 0;
+  for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis)
+    if ((x.varying >> axis & 1u) != 0 && !x.value.is_unit(at++)) axes |= 1u << axis;
+  return axes;
+}
+
+/// x with a leading dim for each axis in `all`, of extent 1 where it has none, and dims of extent 1 before its own up
+/// to `rank`. A number stays as it is.
+constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
+  if ((x.varying == all && x.rank == rank) || x.value.rank() == 0) return x.value;
+  unsigned units = 0;
+  int leads = 0;
+  for (int axis = 0; axis < ShardMapText::max_names; ++axis) {
+    if ((all >> axis & 1u) == 0) continue;
+    if ((x.varying >> axis & 1u) == 0) units |= 1u << leads;
+    ++leads;
+  }
+  if (leads + rank > max_rank) fail_local_rank();
+  for (int d = x.rank; d < rank; ++d) units |= 1u << (leads + d - x.rank);
+  return build::insert_units(x.value, units, leads + rank);
+}
+
+/// x with leading dims for axes in `kept` alone. Over the others it has to be equal.
+constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
+  if ((extending(x) & ~kept) != 0)
+    x.value.refuse(errc::structure, "[shard_map] result: it differs between the devices of an axis that its out spec "
+                                    "does not name; reduce it with ts::psum, ts::pmean or ts::pmax");
+  unsigned units = 0;
+  for (int axis = 0, at = 0; axis < ShardMapText::max_names; ++axis) {
+    if ((x.varying >> axis & 1u) == 0) continue;
+    if ((kept >> axis & 1u) == 0) units |= 1u << at;
+    ++at;
+  }
+  return {units != 0 ? build::drop_units(x.value, units) : x.value, x.varying & kept, x.rank};
+}
+
+// A tensor of a struct keeps a value of a shard_map with leading dims for all axes. Its graph is written as ~graph:
+// taken for a value of the program, it would be one of other dims.
+constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
+  Value value = aligned(x, (1u << text.axis_count) - 1, x.rank);
+  value.graph = ~value.graph;
+  return value;
+}
+constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+  if (value.module == nullptr || value.graph >= 0)
+    fail(errc::unsupported, "[shard_map] outside value: a value from outside meets one of a shard_map; pass it as an "
+                            "argument, with a spec");
+  value.graph = ~value.graph;
+  return {value.at(source), (1u << text.axis_count) - 1, rank};
+}
+
+/// x without the leading dims of extent 1.
+constexpr Value without_units(const LocalValue& x) {
+  unsigned units = 0;
+  const unsigned kept = extending(x);
+  for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis) {
+    if ((x.varying >> axis & 1u) == 0) continue;
+    if ((kept >> axis & 1u) == 0) units |= 1u << at;
+    ++at;
+  }
+  return build::drop_units(x.value, units);
+}
+
+constexpr Value axis_size_of(const Value& context, const Name& axis) {
+  return context.make({.op = Op::axis_size, .dtype = DType::i64, .labels = pack_axis(axis)}, {});
+}
+/// 0, 1, ... below a size.
+constexpr Value arange(const Value& size) {
+  return size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+}
+
+/// The spec of a value whose leading dims are those of `varying`: the ones in `named` split by their axes, and one
+/// other dim split by `axis`.
+constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsigned varying, unsigned named,
+                                  int dim = -1, int axis = -1) {
+  PartitionSpec spec;
+  for (int d = 0; d < x.rank(); ++d) spec.entries.push_back(none);
+  for (int a = 0, at = 0; a < text.axis_count; ++a) {
+    if ((varying >> a & 1u) == 0) continue;
+    if ((named >> a & 1u) != 0 && !x.is_unit(at)) spec.entries[static_cast<std::size_t>(at)] = SpecEntry(text.axes[a]);
+    ++at;
+  }
+  if (dim >= 0) spec.entries[static_cast<std::size_t>(dim)] = SpecEntry(text.axes[axis]);
+  return spec;
+}
+
+/// x, sharded over the axes of a shard_map as the spec says; over all other axes the partitioner chooses.
+constexpr Value placed(const ShardMapText& text, const Value& x, const PartitionSpec& spec,
+                       const PartitionSpec* cotangent = nullptr) {
+  Node made{.op = Op::constraint, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit};
+  PartitionSpec axes;
+  for (int axis = 0; axis < text.axis_count; ++axis) axes.entries.push_back(SpecEntry(text.axes[axis]));
+  const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
+  const int about = x.module->add_spec(axes) + 1;
+  if (own > 127 || of_cotangent > 127 || about > 127)
+    x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
+  made.value = own;
+  made.labels[0] = static_cast<std::int8_t>(cotangent ? CotangentLayout::own_spec : CotangentLayout::alike);
+  made.labels[1] = static_cast<std::int8_t>(of_cotangent);
+  made.labels[2] = static_cast<std::int8_t>(about);
+  return x.make(made, {x.id});
+}
+
+/// Each device's part where it belongs.
+constexpr Value pinned(const ShardMapText& text, const Value& x, unsigned varying) {
+  return placed(text, x, lead_spec(text, x, varying, varying));
+}
+
+/// x with leading dims for all of the axes, those in `wanted` of their true extents.
+constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all, unsigned wanted) {
+  const Value value = aligned(x, all, x.rank);
+  const unsigned missing = wanted & ~extending({value, all, x.rank});
+  if (missing == 0) return value;
+  const int rank = bit_count(all) + x.rank;
+  Value like{};
+  if (rank > max_rank) fail_local_rank();
+  for (int axis = 0; axis < text.axis_count; ++axis) {
+    if ((missing >> axis & 1u) == 0) continue;
+    const Value places = build::insert_units(arange(axis_size_of(value, text.axes[axis])),
+                                             ((1u << rank) - 1) & ~(1u << lead_of(all, axis)), rank);
+    like = like.module == nullptr ? places : like + places;
+  }
+  if (value.rank() > 0) like = like + build::iota(value, rank - 1, DType::i32);
+  return pinned(text, build::broadcast(value, like), all);
+}
+constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all) {
+  return extended(text, x, all, all);
+}
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,152 @@
+#ifndef TESSERA_OPS_SHARD_MAP_SHARD_MAP_TEXT_HPP
+#define TESSERA_OPS_SHARD_MAP_SHARD_MAP_TEXT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+
+namespace tessera::detail {
+
+/// One spec of a shard_map: the axes of each dim, as indices into the list of its axes.
+struct LocalSpec {
+  std::int8_t rank = 0;
+  std::int8_t count[max_rank]{};
+  std::int8_t axes[max_rank][max_axes_per_dim]{};
+  unsigned mask = 0;  ///< one bit an axis
+
+  constexpr PartitionSpec resolved(const Name* names) const {
+    PartitionSpec spec;
+    for (int d = 0; d < rank; ++d) {
+      SpecEntry entry;
+      for (int i = 0; i < count[d]; ++i) entry.axes.push_back(names[axes[d][i]]);
+      spec.entries.push_back(entry);
+    }
+    return spec;
+  }
+};
+
+/// What the text says of one argument or result: one spec for all its tensors, or a list with one for each.
+struct SpecItem {
+  std::int8_t first = 0, count = 0;
+  bool list = false;
+  constexpr int of_leaf(int leaf) const { return first + (list ? leaf : 0); }
+};
+
+/// "{data,-}, [{x}, {}] -> {data,x}; y" at compile time: specs of the arguments, specs of the results, and axes that
+/// the function uses but no spec names.
+struct ShardMapText {
+  static constexpr int max_specs = 16, max_names = 8;
+  LocalSpec in[max_specs], out[max_specs];
+  SpecItem in_items[max_specs], out_items[max_specs];
+  int ins = 0, outs = 0, axis_count = 0;  ///< of items, and of axes
+  Name axes[max_names];
+  bool valid = false, twice = false;
+  int outer = 0;    ///< the first axes are those of the shard_map around this one
+  int shared = -1;  ///< one of them that this one names as well
+
+ private:  // first: clang evaluates the constructor only with the definition of what it calls in view
+  constexpr bool add(std::string_view name, LocalSpec& spec, int dim) {
+    if (!is_axis_name(name) || name.size() > Name::max_length) return false;
+    int axis = find(name);
+    if (axis < 0) {
+      if (axis_count == max_names) return false;
+      axis = axis_count++;
+      axes[axis] = Name(name);
+    }
+    if (axis < outer) shared = axis;
+    if (dim < 0) return true;
+    if (spec.count[dim] == max_axes_per_dim) return false;
+    twice = twice || (spec.mask >> axis & 1u) != 0;
+    spec.mask |= 1u << axis;
+    spec.axes[dim][static_cast<int>(spec.count[dim]++)] = static_cast<std::int8_t>(axis);
+    return true;
+  }
+  constexpr bool read_spec(TextReader& reader, LocalSpec& spec) {
+    if (!reader.take("{")) return false;
+    if (reader.take("}")) return true;
+    do {
+      if (spec.rank == max_rank) return false;
+      const int dim = spec.rank++;
+      if (reader.take("(")) {
+        do
+          if (!add(reader.take_name(), spec, dim)) return false;
+        while (reader.take(","));
+        if (!reader.take(")")) return false;
+      } else if (const std::string_view name = reader.take_name(); name != "-" && !add(name, spec, dim)) {
+        return false;
+      }
+    } while (reader.take(","));
+    return reader.take("}");
+  }
+  constexpr bool read_items(TextReader& reader, LocalSpec* specs, SpecItem* items, int& count) {
+    int next = 0;
+    do {
+      if (count == max_specs) return false;
+      SpecItem& item = items[count++];
+      item.first = static_cast<std::int8_t>(next);
+      item.list = reader.take("[");
+      do {
+        if (next == max_specs || !read_spec(reader, specs[next++])) return false;
+        ++item.count;
+      } while (item.list && reader.take(","));
+      if (item.list && !reader.take("]")) return false;
+    } while (reader.take(","));
+    return true;
+  }
+
+ public:
+  constexpr explicit ShardMapText(std::string_view text, const ShardMapText* around = nullptr) {
+    if (around != nullptr)
+      for (outer = axis_count = around->axis_count; const Name& axis : around->axes) axes[&axis - around->axes] = axis;
+    const std::size_t arrow = text.find("->");
+    if (arrow == std::string_view::npos) return;
+    TextReader left{text.substr(0, arrow)}, right{text.substr(arrow + 2)};
+    if (!read_items(left, in, in_items, ins) || !left.done()) return;
+    if (!read_items(right, out, out_items, outs)) return;
+    LocalSpec more;
+    if (right.take(";")) {
+      do
+        if (!add(right.take_name(), more, -1)) return;
+      while (right.take(","));
+    }
+    valid = right.done();
+  }
+
+  /// The index of an axis; -1 for one that the text does not name.
+  constexpr int find(std::string_view name) const {
+    for (int i = 0; i < axis_count; ++i)
+      if (axes[i].view() == name) return i;
+    return -1;
+  }
+};
+
+/// What one shard_map is known by: the type that the types of its values share. `Structs`: it is given structs. Types
+/// of their tensors don't tell what varies, so these count as varying over all axes, and the trace finds what does.
+/// `Outer`: that of the shard_map around it, whose axes come first; void where there is none.
+template <FixedString Text, bool Structs, class Outer = void> struct ShardMapRegion {
+  static constexpr ShardMapText text = [] {
+    if constexpr (std::is_void_v<Outer>)
+      return ShardMapText(Text.view());
+    else
+      return ShardMapText(Text.view(), &Outer::text);
+  }();
+  using outer = Outer;
+  static constexpr bool structs = Structs;
+  static constexpr unsigned all = (1u << text.axis_count) - 1;
+  static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
+                            "each argument, or [{..}, {..}] with one for each tensor of a struct, then those of the "
+                            "results; axes that no spec names follow after a ';'");
+  static_assert(!text.twice, "tessera: a spec of shard_map names an axis twice");
+};
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

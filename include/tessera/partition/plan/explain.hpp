@@ -1,0 +1,184 @@
+#ifndef TESSERA_PARTITION_PLAN_EXPLAIN_HPP
+#define TESSERA_PARTITION_PLAN_EXPLAIN_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/fuse/units.hpp>
+#include <tessera/graph/ir/program.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/plan/frozen_plan.hpp>
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/plan/plan_memory.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// "2,048".
+inline std::string grouped(std::int64_t number) {
+  const std::string digits = std::to_string(number);
+  const std::size_t sign = number < 0 ? 1 : 0;
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+inline std::string bytes_text(std::int64_t bytes) { return grouped(bytes) + " B"; }
+/// "data,model".
+inline std::string axes_text(const Mesh& mesh, unsigned axes) {
+  std::string text;
+  for (const Name& axis : axis_names(mesh, axes)) text += concat_text(text.empty() ? "" : ",", axis.view());
+  return text;
+}
+
+inline std::string line_text(const Source& source) {
+  const std::string text = source.text();
+  return text.empty() ? text : "  at " + text;
+}
+/// "all_reduce over model: 4,096 B, 6,144 B on the wire  at plan.cpp:4  (partial sum)".
+inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
+  const std::string text =
+      concat_text(name_of(c.kind), " over ", axes_text(mesh, c.axes), ": ", bytes_text(c.payload_bytes), ", ",
+                  bytes_text(c.wire_bytes), " on the wire", line_text(c.source));
+  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+}
+
+/// What a plan, or a frozen one, communicates in all, kind by kind.
+template <class P> std::string totals_text(const P& plan) {
+  struct Total {
+    Collective kind;
+    std::uint16_t axes;
+    std::int64_t count, payload, wire;
+  };
+  Growable<Total> totals;
+  plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+    if (c.kind == Collective::slice) return;
+    std::size_t t = 0;
+    while (t < totals.size() && (totals[t].kind != c.kind || totals[t].axes != c.axes)) ++t;
+    if (t == totals.size()) totals.push_back({c.kind, c.axes, 0, 0, 0});
+    totals[t].count += times;
+    add_times(totals[t].payload, c.payload_bytes, times, "bytes", c.source);
+    add_times(totals[t].wire, c.wire_bytes, times, "bytes", c.source);
+  });
+  std::string out = totals.empty() ? "no communication\n" : "communication of each device\n";
+  for (const Total& t : totals)
+    out += concat_text("  ", t.count, " ", name_of(t.kind), " over ", axes_text(plan.mesh, t.axes), ": ",
+                       bytes_text(t.payload), ", ", bytes_text(t.wire), " on the wire\n");
+  return out;
+}
+inline std::string memory_text(const PlanMemory& memory) {
+  return concat_text("memory of a device: ", bytes_text(memory.arguments), " arguments, ", bytes_text(memory.results),
+                     " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
+}
+
+/// A plan as text: see explain().
+class PlanText {
+ public:
+  PlanText(const Plan& plan, const ProgramView& program, const UnitsView* units)
+      : plan_(plan), program_(program), units_(units) {}
+
+  std::string text() {
+    out_ = concat_text("plan on ", plan_.given_mesh.text(), "\n");
+    add_graph(0, 1);
+    out_ += totals_text(plan_) + memory_text(memory_of(plan_));
+    return std::move(out_);
+  }
+
+ private:
+  const Plan& plan_;
+  ProgramView program_;
+  const UnitsView* units_;
+  std::string out_;
+
+  std::string value_text(const GraphPlan& graph, int v) const {
+    if (v < 0) return "-";
+    const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+    return concat_text("%", v, " ", shape_text(value.dtype, value.shape), tessera::text(value.sharding, plan_.mesh));
+  }
+  static std::string list_text(const Growable<std::int32_t>& values) {
+    std::string text;
+    for (std::int32_t v : values) text += concat_text(text.empty() ? "" : " ", v < 0 ? "-" : concat_text("%", v));
+    return text;
+  }
+
+  std::string unit_text(int g, int u) const {
+    const GraphView graph = program_.graphs[g];
+    const Unit& unit = units_[g][u];
+    if (unit.kind == UnitKind::fused) {
+      std::string ops;
+      for (int m = 0; m < unit.member_count; ++m) {
+        const std::string_view name = row_of(graph[units_[g].members[unit.first_member + m]]).name;
+        ops += concat_text(ops.empty() ? "" : "+", name);
+      }
+      return concat_text("fused ", ops);
+    }
+    const Op op = unit.kind == UnitKind::contraction ? graph[unit.space].op : graph[unit.root].op;
+    const char* of = "";
+    if (unit.kind == UnitKind::contraction) {
+      const auto precision = static_cast<Precision>(graph[unit.space].index());
+      of = precision == Precision::bf16_x6   ? " bf16_x6"
+           : precision == Precision::bf16_x3 ? " bf16_x3"
+           : precision == Precision::bf16    ? " bf16"
+                                             : "";
+    }
+    return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
+  }
+
+  void add_collective(const CollectiveInfo& c, const std::string& indent) {
+    out_ += concat_text(indent, collective_text(plan_.mesh, c), "\n");
+  }
+
+  void add_graph(int g, int depth) {
+    const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
+    const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
+    for (const PlanStep& step : graph.steps) {
+      if (step.kind == StepKind::reshard) {
+        out_ += concat_text(indent, value_text(graph, step.outputs[0]), " = reshard ", list_text(step.inputs), "\n");
+        for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
+        continue;
+      }
+      std::string results;
+      for (std::int32_t v : step.outputs) results += concat_text(results.empty() ? "" : ", ", value_text(graph, v));
+      if (step.kind == StepKind::repeat) {
+        out_ += concat_text(indent, results, " = repeat ", step.layers, "x ", list_text(step.inputs),
+                            line_text(step.source), "\n");
+        add_graph(step.body, depth + 1);
+        continue;
+      }
+      out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
+                          grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
+      for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
+    }
+    if (depth > 1) out_ += concat_text(indent, "yield ", list_text(graph.outputs), "\n");
+  }
+};
+
+}  // namespace detail
+
+/// A plan as text: each step with its operations, results and cost, each collective with its bytes and line, what is
+/// communicated in all, and what a device holds.
+inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
+  return detail::PlanText(plan, program, units).text();
+}
+
+/// What is left of that for a plan that is a constant: its collectives, totals and memory.
+template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
+  std::string out = concat_text("plan on ", plan.given_mesh.text(), "\n");
+  for (const PlannedCollective& c : plan)
+    out += concat_text("  ", c.times == 1 ? "" : concat_text(c.times, " times "), detail::collective_text(plan.mesh, c),
+                       "\n");
+  return out + detail::totals_text(plan) + detail::memory_text(plan.memory);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

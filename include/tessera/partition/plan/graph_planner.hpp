@@ -1,0 +1,495 @@
+#ifndef TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#define TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <utility>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/plan/plan_options.hpp>
+#include <tessera/partition/plan/unit_flops.hpp>
+#include <tessera/partition/plan/value_bytes.hpp>
+#include <tessera/partition/propagation/flow.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
+#include <tessera/partition/propagation/solve.hpp>
+#include <tessera/partition/propagation/unasked_reshards.hpp>
+#include <tessera/partition/reshard/halo.hpp>
+#include <tessera/partition/reshard/place_values.hpp>
+#include <tessera/partition/reshard/reshard_path.hpp>
+#include <tessera/partition/reshard/step_collectives.hpp>
+#include <tessera/partition/reshard/views.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Lays out the steps of one graph.
+class GraphPlanner {
+ public:
+  constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
+                         const Growable<GraphShapes>& found, const ShardingSolver& solver, const PlanOptions& options,
+                         int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
+      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
+        requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
+        values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)],
+              options.deterministic),
+        g_(g) {}
+
+  constexpr GraphPlan plan() {
+    versions_.assign(size(graph_.size), {});
+    made_.values.reserve(size(graph_.size));
+    made_.steps.reserve(size(2 * units_.count));
+    strides_.reserve(size(graph_.size));
+    required_.assign(size(graph_.size), -1);
+    for (int k = 0; k < graph_.output_count; ++k) {
+      const int node = graph_.outputs[k];
+      if (!host_[size(node)] && required_[size(node)] < 0) required_[size(node)] = k;
+    }
+    find_readers();
+    add_arguments();
+    for (int u = 0; u < units_.count; ++u) {
+      if (units_[u].kind == UnitKind::repeat)
+        add_repeat(u);
+      else if (units_[u].kind == UnitKind::constraint)
+        add_constraint(u);
+      else
+        add_unit(u);
+    }
+    add_outputs();
+    place_values(made_, plans_);
+    made_.numbers = found_.numbers;
+    made_.shapes = found_.shapes;
+    return std::move(made_);
+  }
+
+ private:
+  ProgramView program_;
+  const UnitsView* all_units_;
+  const Mesh& mesh_;
+  const Growable<GraphShapes>& all_found_;
+  const ShardingSolver& solver_;
+  const PlanOptions& options_;
+  const OutputRequest* requests_;
+  Growable<GraphPlan>& plans_;
+  GraphView graph_;
+  UnitsView units_;
+  const GraphShapes& found_;
+  const ValueShardings& values_;
+  Growable<std::uint8_t> host_;
+  Flow flow_;
+  int g_;
+  GraphPlan made_;
+  Growable<Growable<std::int32_t>> versions_;      // by node: its values
+  Growable<std::int32_t> required_;                // by node: the first output that it is, or -1
+  Growable<std::int32_t> reader_begin_, readers_;  // by node: units that read it
+  Growable<Shape> strides_;                        // by value: of the first shard
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
+  constexpr const Shape& shape(int node) const { return found_.shapes[size(node)]; }
+  constexpr const Link& link(int u) const { return flow_.link(u); }
+
+  constexpr void find_readers() {
+    reader_begin_ = Growable<std::int32_t>(size(graph_.size + 1));
+    std::int32_t* const begin = reader_begin_.data();
+    for (int u = 0; u < units_.count; ++u)
+      for (int i = 0; i < units_[u].input_count; ++i) ++begin[units_.input(u, i).node];
+    for (int id = 0; id < graph_.size; ++id) begin[id + 1] += begin[id];
+    // From the last unit to the first, so that the beginnings end where they belong.
+    readers_ = Growable<std::int32_t>(size(begin[graph_.size]));
+    for (int u = units_.count - 1; u >= 0; --u)
+      for (int i = 0; i < units_[u].input_count; ++i) readers_.data()[--begin[units_.input(u, i).node]] = u;
+  }
+
+  // ---- values
+
+  constexpr int add_value(int node, const Sharding& sharding, ValueRole role, bool stacked = false, int view_of = -1) {
+    PlanValue made;
+    made.node = node;
+    made.dtype = graph_[node].dtype;
+    made.role = role;
+    made.stacked = stacked;
+    made.view_of = view_of;
+    made.shape = shape(node);
+    made.sharding = sharding;
+    if (sharding.unreduced != 0 && sharding.unreduced == flow_.produced[size(node)].unreduced)
+      made.parts = flow_.parts[size(node)];
+    if (!host_[size(node)]) {
+      made.device_bytes = local_bytes(made.shape, sharding, mesh_, made.dtype);
+      if (stacked) {
+        Shape slice = made.shape;
+        slice.erase(0);
+        made.stored_bytes = checked_product(
+            made.shape[0], distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_), "bytes of layers");
+      } else {
+        made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
+      }
+    }
+    made_.values.push_back(made);
+    strides_.push_back(row_major_strides(local_extents(made.shape, sharding, mesh_)));
+    const int v = static_cast<int>(made_.values.size()) - 1;
+    versions_[size(node)].push_back(v);
+    return v;
+  }
+
+  /// The sharding that a result of the graph has to have; false when it lies as it is made.
+  constexpr bool requested(int node, Sharding& sharding) const {
+    const int k = required_[size(node)];
+    if (k < 0 || requests_ == nullptr || !requests_[k].given) return false;
+    sharding = requests_[k].sharding;
+    return true;
+  }
+  /// Whether a value that a step makes is a result of the graph as it stands.
+  constexpr ValueRole role_of(int node, const Sharding& sharding) const {
+    if (required_[size(node)] < 0 || sharding.unreduced != 0) return ValueRole::intermediate;
+    Sharding wanted = final_sharding(node);
+    return lies_alike(wanted, sharding) ? ValueRole::output : ValueRole::intermediate;
+  }
+  /// How a result lies in the end: as requested, or as it is made, partial values reduced.
+  constexpr Sharding final_sharding(int node) const {
+    Sharding wanted;
+    if (requested(node, wanted)) return wanted;
+    const Sharding& made = flow_.produced[size(node)];
+    return made.unreduced == 0 && !options_.deterministic && !steered(node) ? made : values_.of[size(node)];
+  }
+  /// Whether a unit makes a value otherwise than the rules of explicit axes have it.
+  constexpr bool steered(int node) const {
+    return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
+  }
+
+  constexpr void add_arguments() {
+    for (int id = 0; id < graph_.size; ++id) {
+      if (host_[size(id)] || graph_[id].op != Op::argument) continue;
+      while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
+      made_.arguments[size(graph_[id].index())] =
+          add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));
+    }
+  }
+
+  // ---- reshards
+
+  /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
+  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
+    int best = -1;
+    std::int64_t best_cost = 0;
+    std::size_t best_count = 0;
+    Growable<CollectiveInfo> path;
+    for (std::int32_t v : versions_[size(node)]) {
+      const Sharding& from = value(v).sharding;
+      if (lies_alike(from, target)) return v;
+      if (target.unreduced & ~unsigned{from.unreduced}) continue;
+      Growable<CollectiveInfo> found = reshard_path(shape(node), graph_[node].dtype, mesh_, from, target);
+      const std::int64_t cost = wire_bytes(found);
+      if (best >= 0 && (cost > best_cost || (cost == best_cost && found.size() >= best_count))) continue;
+      best = v;
+      best_cost = cost;
+      best_count = found.size();
+      path = std::move(found);
+    }
+    if (best < 0) fail(errc::graph_invalid, "[plan] reshard: node ", node, " has no value to start from");
+    const Sharding from = value(best).sharding;
+    for (CollectiveInfo& collective : path) {
+      const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
+      collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
+      collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
+      if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
+      if (!collective.asked && options_.forbid_unasked_reshards)
+        fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
+    }
+    PlanStep step;
+    step.kind = StepKind::reshard;
+    step.source = path.empty() ? source : path.front().source;
+    step.collectives = std::move(path);
+    const bool stacked = value(best).stacked;
+    const int result = add_value(node, target, role_of(node, target), stacked);
+    step.inputs = {best};
+    step.outputs = {result};
+    for (const int v : {best, result}) add_moved(step, v);
+    made_.steps.push_back(std::move(step));
+    return result;
+  }
+
+  /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+    Sharding under;
+    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_windows(graph_[node], target, under))
+      return -1;
+    for (std::int32_t v : versions_[size(node)])
+      if (lies_alike(value(v).sharding, target)) return -1;
+    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
+    strides_[size(made)] = windows_of(node, from);
+    return made;
+  }
+  constexpr Shape windows_of(int node, int source) const {
+    return ops::window_strides(graph_[node], strides_[size(source)],
+                               [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
+  }
+
+  // ---- units
+
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).kind == OpKind::constraint; }
+
+  constexpr int input_value(int u, int i) {
+    const int node = units_.input(u, i).node;
+    const char* const why = flow_.avoids_halo[size(u)] ? "a halo would send more" : "operands meet";
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
+  }
+
+  constexpr void add_constraint(int u) {
+    const int node = units_[u].root, from = units_.input(u, 0).node;
+    const Sharding target = values_.of[size(node)];
+    const char* const why = graph_[node].labels[2] > 0 ? "shard_map" : "constraint";
+    const int v = version(from, target.without_priority(), graph_[node].source, why, true);
+    const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
+    strides_[size(made)] = strides_[size(v)];
+    finish_output(node);
+  }
+
+  /// Whether a layout unit only looks at its operand in another way.
+  constexpr bool is_view(int u, int source, Shape& strides) {
+    const Node& node = graph_[units_[u].root];
+    const bool stacked = value(source).stacked;
+    if (options_.deterministic) return false;  // kernels may choose their way by strides
+    if (node.op == Op::slice) {
+      strides = strides_[size(source)];
+      return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    }
+    if (node.op == Op::windows) {
+      strides = windows_of(units_[u].root, source);
+      return !(stacked && dim_of(node) == 0);
+    }
+    if (node.op != Op::rearrange) return false;
+    const Factors factors = Factors::of(node);
+    Shape local;
+    for (int f = 0; f < factors.count; ++f) {
+      std::int64_t count = 1;
+      for (std::uint8_t axis : flow_.factors[size(u)][size(f)]) count *= mesh_.axis_size(axis);
+      const std::int64_t extent = solver_.links[size(g_)].factor(link(u), f).extent;
+      local.push_back(extent / count + (extent % count != 0));
+    }
+    if (stacked) {  // layers lie apart: they stay a dim of their own
+      int of_layers = 0;
+      for (int f = 0; f < factors.count; ++f) of_layers += factors.in_dim[f] == 0 || factors.out_dim[f] == 0;
+      if (factors.count == 0 || of_layers != 1 || factors.in_dim[0] != 0 || factors.order[0] != 0 ||
+          factors.out_dim[0] != 0)
+        return false;
+    }
+    return rearranged_strides(factors, local, strides_[size(source)], node.rank, strides);
+  }
+
+  constexpr void add_unit(int u) {
+    const Unit& unit = units_[u];
+    PlanStep step;
+    step.unit = u;
+    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
+    step.source = graph_[unit.root].source;
+    step.inputs.reserve(size(unit.input_count));
+    step.outputs.reserve(size(unit.output_count));
+    for (int i = 0; i < unit.input_count; ++i) step.inputs.push_back(input_value(u, i));
+    if (unit.kind == UnitKind::layout && unit.input_count == 1) {
+      Shape strides;
+      const int from = step.inputs[0];
+      if (is_view(u, from, strides)) {
+        const int made =
+            add_value(unit.root, flow_.produced[size(unit.root)], ValueRole::view, value(from).stacked, from);
+        strides_[size(made)] = strides;
+        return finish_output(unit.root);
+      }
+    }
+    bool stacked = false;
+    for (int i = 0; i < unit.input_count && unit.kind == UnitKind::fused; ++i)
+      stacked = stacked || (value(step.inputs[size(i)]).stacked && units_.input(u, i).dim_at[0] == 0);
+    for (int o = 0; o < unit.output_count; ++o) {
+      const UnitOperand& output = units_.output(u, o);
+      const Sharding& made = flow_.produced[size(output.node)];
+      step.outputs.push_back(
+          add_value(output.node, made, role_of(output.node, made), stacked && output.dim_at[0] == 0));
+    }
+    step.factors = flow_.factors[size(u)];
+    if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
+      add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
+    if (unit.kind == UnitKind::layout)
+      step.collectives = layout_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
+                                         flow_.produced[size(unit.root)], mesh_);
+    if (unit.kind == UnitKind::scan)
+      add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
+    step.added_over = flow_.added_over[size(u)];
+    std::int64_t parts = 1;  // that the unit works on, one after another
+    for (std::int32_t v : step.inputs) {
+      const std::int64_t own = value(v).parts.count(mesh_, devices_on(mesh_, value(v).sharding.unreduced));
+      parts = own > parts ? own : parts;
+    }
+    step.flops = saturating_product(unit_flops(graph_, units_, u, solver_.links[size(g_)], found_), parts);
+    for (std::int32_t v : step.inputs) add_moved(step, v);
+    for (std::int32_t v : step.outputs) add_moved(step, v);
+    made_.steps.push_back(std::move(step));
+    for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
+  }
+
+  /// What a value has to become right after it is made: reduced, unless its reader takes it partial, and as requested.
+  constexpr void finish_output(int node) {
+    const Sharding made = flow_.produced[size(node)];
+    const Source source = graph_[node].source;
+    if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.readers(node) > 0)
+      version(node, reduced_target(node), source, "partial sum", true);
+    if (steered(node)) version(node, values_.of[size(node)], source, "explicit axis", true);
+    Sharding wanted;
+    if (requested(node, wanted)) version(node, wanted, source, "requested result", true);
+  }
+
+  /// Straight to what the readers want when they agree, and to the value's own sharding otherwise.
+  constexpr Sharding reduced_target(int node) const {
+    const Sharding own = values_.of[size(node)];
+    if (required_[size(node)] >= 0) return own;
+    Sharding wanted = own;
+    bool first = true;
+    for (std::int32_t r = reader_begin_[size(node)]; r < reader_begin_[size(node + 1)]; ++r) {
+      const int u = readers_[size(r)];
+      if (units_[u].kind == UnitKind::repeat) return own;
+      for (int i = 0; i < units_[u].input_count; ++i) {
+        if (units_.input(u, i).node != node) continue;
+        const Sharding needed = flow_.needed(u, i);
+        if (!first && !lies_alike(needed, wanted)) return own;
+        wanted = needed;
+        first = false;
+      }
+    }
+    return wanted;
+  }
+
+  // ---- repeats
+
+  constexpr void add_repeat(int u) {
+    const Unit& unit = units_[u];
+    const int body = graph_[unit.root].index();
+    const Repeat repeat = Repeat::of(graph_[unit.root]);
+    const ValueShardings& inner = solver_.values[size(body)];
+    const GraphView body_graph = program_.graphs[body];
+    const int stacked_end = repeat.carried + repeat.stacked;
+
+    Growable<OutputRequest> requests(size(body_graph.output_count));
+    for (int k = 0; k < body_graph.output_count; ++k) {
+      OutputRequest& request = requests[size(k)];
+      const int outside = k < unit.output_count ? units_.output(u, k).node : -1;
+      request.given = true;
+      if (k < repeat.carried)
+        request.sharding = solver_.carried(body, k);
+      else if (outside >= 0)
+        request.sharding = without_layers(values_.of[size(outside)]);
+      else
+        request.sharding = inner.of[size(body_graph.outputs[k])];
+    }
+    plans_[size(body)] =
+        GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, options_, body, requests.data(), plans_).plan();
+
+    PlanStep step;
+    step.kind = StepKind::repeat;
+    step.unit = u;
+    step.body = body;
+    step.layers = all_found_[size(body)].layers;
+    step.source = graph_[unit.root].source;
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int node = units_.input(u, i).node, inside = solver_.argument_node(body, i);
+      if (host_[size(node)]) {
+        step.inputs.push_back(add_value(node, replicated(0), ValueRole::host));
+        continue;
+      }
+      Sharding wanted = values_.of[size(node)];
+      if (i < repeat.carried)
+        wanted = solver_.carried(body, i);
+      else if (inside >= 0)
+        wanted = i < stacked_end ? with_layers(inner.of[size(inside)]) : inner.of[size(inside)];
+      const int v = version(node, wanted.without_unreduced(), step.source,
+                            i < repeat.carried ? "carried value" : "operand of the layers", is_constraint(node));
+      step.inputs.push_back(contiguous(v, step.source));
+    }
+    for (int k = 0; k < unit.output_count; ++k) {
+      const int node = units_.output(u, k).node;
+      if (node < 0) {
+        step.outputs.push_back(-1);
+        continue;
+      }
+      const Sharding& made = requests[size(k)].sharding;
+      Sharding& produced = flow_.produced[size(node)];
+      produced = k < repeat.carried ? made : with_layers(made);
+      step.outputs.push_back(add_value(node, produced, role_of(node, produced), k >= repeat.carried));
+    }
+    for (const PlanStep& inside : plans_[size(body)].steps) {
+      step.flops = saturating_sum(step.flops, saturating_product(inside.flops, step.layers));
+      add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);
+    }
+    made_.steps.push_back(std::move(step));
+    for (int k = 0; k < unit.output_count; ++k)
+      if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
+  }
+
+  constexpr void add_moved(PlanStep& step, int v) {
+    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
+  }
+
+  /// Layers take their operands as slices of memory: a view that is not row-major is copied.
+  constexpr int contiguous(int v, Source source) {
+    const Sharding sharding = value(v).sharding;
+    for (std::int32_t other : versions_[size(value(v).node)])
+      if (lies_alike(value(other).sharding, sharding) && is_row_major(other)) return other;
+    PlanStep step;
+    step.kind = StepKind::reshard;
+    step.source = source;
+    const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
+    step.inputs = {v};
+    step.outputs = {result};
+    for (int i = 0; i < 2; ++i) add_moved(step, v);
+    made_.steps.push_back(std::move(step));
+    return result;
+  }
+  constexpr bool is_row_major(int v) {
+    const Shape extents = local_extents(value(v).shape, value(v).sharding, mesh_);
+    const Shape strides = row_major_strides(extents);
+    for (std::size_t d = value(v).stacked ? 1 : 0; d < extents.size(); ++d)
+      if (extents[d] > 1 && strides[d] != strides_[size(v)][d]) return false;
+    return true;
+  }
+
+  // ---- results
+
+  constexpr void add_outputs() {
+    for (int k = 0; k < graph_.output_count; ++k) {
+      const int node = graph_.outputs[k];
+      if (host_[size(node)]) {
+        made_.outputs.push_back(-1);
+        continue;
+      }
+      const bool given = requests_ != nullptr && requests_[k].given;
+      int v = version(node, given ? requests_[k].sharding : final_sharding(node), graph_[node].source,
+                      "requested result", true);
+      // What was copied for the layers of a Stack is a result as it stands.
+      for (std::int32_t other : versions_[size(node)])
+        if (value(other).role == ValueRole::output && lies_alike(value(other).sharding, value(v).sharding)) v = other;
+      // A constraint changes nothing: what is under it is the result.
+      while (value(v).role == ValueRole::view && is_constraint(value(v).node) &&
+             value(value(v).view_of).role != ValueRole::argument)
+        v = under(v);
+      if (value(v).role == ValueRole::intermediate) value(v).role = ValueRole::output;
+      made_.outputs.push_back(v);
+    }
+  }
+  constexpr int under(int v) {
+    const int source = value(v).view_of;
+    value(source).sharding = value(v).sharding;
+    return source;
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

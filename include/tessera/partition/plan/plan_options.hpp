@@ -1,0 +1,27 @@
+#ifndef TESSERA_PARTITION_PLAN_PLAN_OPTIONS_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_OPTIONS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/partition/propagation/solve.hpp>
+
+namespace tessera {
+
+/// What a caller asks of a plan.
+struct PlanOptions {
+  const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
+  bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
+  /// Mesh axes over which results lie as their operands do, see explicit_shardings. Others are automatic.
+  InlineVector<Name, max_axes> explicit_axes = {};
+  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
+  /// no partial value is ever added up. See docs/spmd.md for what it costs.
+  bool deterministic = false;
+  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,228 @@
+#ifndef TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/fuse/traced_units.hpp>
+#include <tessera/partition/plan/make_plan.hpp>
+
+namespace tessera {
+
+/// A leaf of a program's arguments that is planned for without data: a tensor's shape and spec, the same in n layers of
+/// a Stack, or a Dim's number.
+struct Abstract {
+  Shape shape;
+  PartitionSpec spec;
+  HostNumber number{};
+  std::int64_t layers = 0;  ///< 0: not in a Stack
+
+  constexpr Abstract(Shape extents, PartitionSpec layout = {}) : shape(extents), spec(layout) {}
+  static constexpr Abstract dim(std::int64_t value) {
+    Abstract leaf({});
+    leaf.number = value;
+    return leaf;
+  }
+};
+
+/// A leaf of every layer of a Stack of n.
+constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
+  leaf.layers = n;
+  return leaf;
+}
+
+namespace detail {
+
+struct CountLeaves {
+  std::size_t count = 0;
+  constexpr void leaf(auto&) { ++count; }
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class A> constexpr std::size_t leaf_count() {
+  A argument{};
+  CountLeaves counter;
+  for_each_leaf(argument, counter);
+  return counter.count;
+}
+
+/// The function behind what a caller plans: itself, unless it is compiled.
+template <class F> struct PlannedFunction {
+  using type = F;
+};
+
+}  // namespace detail
+
+/// An argument of type A that is planned for without data: its leaves, in the order in which they are declared.
+template <class A, std::size_t Leaves> struct AbstractArgument {
+  using type = A;
+  Abstract leaves[Leaves];
+};
+
+namespace detail {
+template <class A, std::size_t N, std::size_t... I>
+constexpr AbstractArgument<A, N> abstract_argument(const Abstract (&leaves)[N], std::index_sequence<I...>) {
+  return {{leaves[I]...}};
+}
+}  // namespace detail
+
+/// A tensor to plan for: `ts::abstract<float>({64, 256}, {"data"})`. Their number is the rank.
+template <Element T, std::size_t Rank>
+constexpr auto abstract(const std::int64_t (&shape)[Rank], const PartitionSpec& spec = {}) {
+  Shape extents;
+  for (std::int64_t extent : shape) extents.push_back(extent);
+  return AbstractArgument<ShardedTensor<T, static_cast<int>(Rank)>, 1>{{Abstract(extents, spec)}};
+}
+/// A model to plan for, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`. A Stack's are given
+/// once, by ts::stacked; those of Dims by Abstract::dim, and a Scalar is `{{}}`.
+template <class A, std::size_t N>
+  requires(!Element<A>)
+constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
+  static_assert(detail::leaf_count<A>() == N,
+                "tessera: an abstract argument has one leaf for each tensor, Dim and Scalar of its type, in the order "
+                "in which they are declared; those of a Stack are given once");
+  return detail::abstract_argument<A>(leaves, std::make_index_sequence<N>());
+}
+/// A number that does not change the plan.
+constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}; }
+constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
+
+namespace detail {
+constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
+  ArgumentInfo info;
+  info.number = leaf.number;
+  info.shape = leaf.shape;
+  PartitionSpec spec = leaf.spec;
+  if (leaf.layers > 0) {
+    info.shape.insert(0, leaf.layers);
+    spec.entries.insert(0, SpecEntry{});
+  }
+  info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
+  return info;
+}
+}  // namespace detail
+
+namespace detail {
+
+/// An axis that the constraints of a program name, and the line of the first that does.
+struct NamedAxis {
+  Name axis;
+  std::uint32_t line = 0;
+  bool shard_map = false;
+};
+struct NamedAxes {
+  NamedAxis list[32];
+  std::size_t count = 0;
+
+  constexpr void add(const NamedAxis& made) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (list[i].axis == made.axis && list[i].shard_map == made.shard_map) return;
+    if (count < 32) list[count++] = made;
+  }
+  constexpr void add(const PartitionSpec& spec, std::uint32_t line, bool shard_map) {
+    for (const SpecEntry& entry : spec.entries)
+      for (const Name& axis : entry.axes) add({axis, line, shard_map});
+  }
+  constexpr explicit NamedAxes(const ProgramView& program) {
+    for (int g = 0; g < program.graph_count; ++g)
+      for (int id = 0; id < program.graphs[g].size; ++id) {
+        const Node& node = program.graphs[g][id];
+        if (node.op != Op::constraint) continue;
+        const bool shard_map = node.labels[2] > 0;
+        add(program.specs[node.index()], node.source.line, shard_map);
+        if (node.labels[0] == static_cast<std::int8_t>(CotangentLayout::own_spec))
+          add(program.specs[node.labels[1]], node.source.line, shard_map);
+      }
+  }
+};
+
+// Compilers show the function that ends the evaluation of a constant, with its template arguments; clang also shows
+// what the function around it was given, arrays of characters as text where they are full of printable ones.
+template <std::size_t N> struct SpelledAxis {
+  char name[N]{};
+};
+template <std::size_t N> constexpr SpelledAxis<N> spelled(const Name& axis) {
+  SpelledAxis<N> made;
+  for (std::size_t i = 0; i + 1 < N; ++i) made.name[i] = axis.text[i];
+  return made;
+}
+struct AxesOfTheMesh {
+  char names[33] = "                                ";
+  constexpr explicit AxesOfTheMesh(const Mesh& mesh) {
+    std::size_t at = 0;
+    for (const Axis& axis : mesh.axes())
+      for (std::size_t i = 0; i <= axis.name.view().size() && at < 32; ++i)
+        names[at++] = i < axis.name.view().size() ? axis.name.text[i] : ' ';
+  }
+};
+template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[with_sharding] axis '", Axis.name, "' is none of the mesh at line ", Line);
+}
+template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[shard_map] axis '", Axis.name, "' is none of the mesh at line ", Line);
+}
+
+template <class Trace> struct ConstraintAxes {
+  static constexpr NamedAxes named{Trace::program()};
+  /// In a constant, a mesh that lacks an axis ends the compilation here, with the name of the axis and its line.
+  template <std::size_t... I> static constexpr void check(const Mesh& mesh, std::index_sequence<I...>) {
+    (void)((is_known(mesh, named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
+  }
+  /// An axis, or a sub-axis of one.
+  static constexpr bool is_known(const Mesh& mesh, std::string_view name) {
+    return mesh.has_axis(name) || !axes_named(mesh, name).empty() || sub_axis_named(mesh, name).size > 0;
+  }
+  template <std::size_t I> static constexpr bool unknown(AxesOfTheMesh known) {
+    constexpr NamedAxis made = named.list[I];
+    constexpr auto axis = spelled<made.axis.view().size() + 1>(made.axis);
+    if (known.names[0] == '\0') return true;
+    if constexpr (made.shard_map)
+      shard_map_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+    else
+      with_sharding_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+  }
+};
+
+}  // namespace detail
+
+/// The plan of a function for abstract arguments. It needs no data, no threads, and nothing to link: it can stand in a
+/// static_assert, and is the same at run time. `options` may come before the arguments.
+///
+///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
+///                       .count(ts::all_reduce) == 1);
+///
+/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
+/// each ends the compilation at the line that holds its message.
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
+                    const AbstractArgument<Args, Leaves>&... arguments) {
+  using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
+  if constexpr (Trace::frozen.used.specs > 0)
+    if (std::is_constant_evaluated()) {
+      using Axes = detail::ConstraintAxes<Trace>;
+      Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
+    }
+  Growable<ArgumentInfo> infos;
+  infos.reserve((0 + ... + Leaves));
+  const auto add = [&](const Abstract* leaves, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));
+  };
+  (add(arguments.leaves, Leaves), ...);
+  return make_plan(Trace::program(), TracedUnits<Trace>::views.data(), mesh, infos.data(),
+                   static_cast<int>(infos.size()), options);
+}
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
+  return plan(f, mesh, PlanOptions{}, arguments...);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,54 @@
+#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/partition/propagation/links.hpp>
+
+namespace tessera {
+
+/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
+constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
+                                  const GraphShapes& found) {
+  const Unit& unit = units[u];
+  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
+  if (unit.kind == UnitKind::fused) {
+    std::int64_t total = 0;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const int id = units.members[unit.first_member + m];
+      const OpRow& row = row_of(graph[id]);
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+    }
+    return total;
+  }
+  if (unit.kind == UnitKind::contraction) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    std::int64_t total = 2;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
+  }
+  if (unit.kind == UnitKind::attention) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
+    using namespace ops::attention_factor;
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
+    const bool backward = graph[unit.root].op == Op::attention_grad;
+    const std::int64_t each =
+        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
+  }
+  // A scatter works on the rows that it reads, not on the table that it fills.
+  const OpRow& row = row_of(graph[unit.root]);
+  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
+  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

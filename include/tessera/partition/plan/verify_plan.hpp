@@ -1,0 +1,201 @@
+#ifndef TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/propagation/links.hpp>
+#include <tessera/partition/reshard/halo.hpp>
+#include <tessera/partition/reshard/reshard_path.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+class PlanVerifier {
+ public:
+  constexpr PlanVerifier(const Plan& plan, const ProgramView& program, const UnitsView* units)
+      : plan_(plan), program_(program), units_(units) {}
+
+  constexpr void verify(int g) {
+    graph_ = g;
+    const GraphPlan& plan = plan_.graphs[size(g)];
+    require(plan.shapes.size() == size(program_.graphs[g].size) && plan.numbers.size() == plan.shapes.size(),
+            "sizes by node");
+    Growable<std::uint8_t> ready(plan.values.size(), 0);
+    for (std::size_t v = 0; v < plan.values.size(); ++v) {
+      const PlanValue& value = plan.values[v];
+      verify_value(plan, value);
+      ready[v] = value.role == ValueRole::argument || value.role == ValueRole::host;
+      if (value.role == ValueRole::view) require(value.view_of < static_cast<int>(v), "a view comes after its source");
+    }
+    for (const PlanStep& step : plan.steps) {
+      for (std::int32_t v : step.inputs) require(is_ready(plan, ready, v), "inputs are made before they are read");
+      for (std::int32_t v : step.outputs) {
+        if (v < 0) continue;
+        require(!ready[size(v)], "a value is made once");
+        require(plan.values[size(v)].role == ValueRole::intermediate || plan.values[size(v)].role == ValueRole::output,
+                "steps write intermediates and results");
+        ready[size(v)] = 1;
+      }
+      if (step.kind == StepKind::reshard) verify_reshard(plan, step);
+      if (step.kind == StepKind::compute) verify_compute(plan, step);
+    }
+    for (std::int32_t v : plan.outputs) {
+      if (v < 0) continue;
+      require(is_ready(plan, ready, v), "results are made");
+      require(plan.values[size(v)].sharding.unreduced == 0, "results are reduced");
+      require(plan.values[size(v)].role != ValueRole::intermediate, "results are not scratch");
+    }
+    verify_memory(plan);
+    for (const PlanStep& step : plan.steps)
+      if (step.kind == StepKind::repeat) verify_repeat(plan, step);
+    for (const PlanStep& step : plan.steps)
+      if (step.kind == StepKind::repeat) {
+        verify(step.body);
+        graph_ = g;
+      }
+  }
+
+ private:
+  const Plan& plan_;
+  ProgramView program_;
+  const UnitsView* units_;
+  int graph_ = 0;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr void require(bool holds, std::string_view rule) const {
+    if (!holds) fail(errc::graph_invalid, "[plan] ", rule, ": graph ", graph_);
+  }
+
+  static constexpr bool is_ready(const GraphPlan& plan, const Growable<std::uint8_t>& ready, int v) {
+    while (plan.values[size(v)].role == ValueRole::view) v = plan.values[size(v)].view_of;
+    return ready[size(v)] != 0;
+  }
+
+  constexpr void verify_value(const GraphPlan& plan, const PlanValue& value) const {
+    if (value.role == ValueRole::host) return;
+    require(value.node >= 0 && value.shape == plan.shapes[size(value.node)], "a value has the shape of its node");
+    require(value.sharding.rank == value.shape.size(), "a sharding has the rank of its value");
+    unsigned used = value.sharding.unreduced;
+    for (int d = 0; d < value.sharding.rank; ++d)
+      for (std::uint8_t axis : value.sharding.dims[d]) {
+        require(axis < plan_.mesh.rank() && !(used >> axis & 1u), "a value uses each mesh axis once");
+        used |= 1u << axis;
+      }
+    require(!value.stacked || value.sharding.dims[0].empty(), "layers are not split among devices");
+    require((value.role == ValueRole::view) == (value.view_of >= 0), "a view has a source");
+  }
+
+  constexpr void verify_reshard(const GraphPlan& plan, const PlanStep& step) const {
+    require(step.inputs.size() == 1 && step.outputs.size() == 1, "a reshard has one source and one result");
+    const PlanValue& from = plan.values[size(step.inputs[0])];
+    const PlanValue& to = plan.values[size(step.outputs[0])];
+    require(from.node == to.node, "a reshard keeps its node");
+    require((to.sharding.unreduced & ~unsigned{from.sharding.unreduced}) == 0, "nothing reduced becomes partial");
+    require(tessera::wire_bytes(reshard_path(from.shape, from.dtype, plan_.mesh, from.sharding, to.sharding)) ==
+                tessera::wire_bytes(step.collectives),
+            "a reshard lists the collectives between its shardings");
+  }
+
+  constexpr void verify_compute(const GraphPlan& plan, const PlanStep& step) const {
+    const Unit& unit = units_[graph_][step.unit];
+    require(static_cast<int>(step.inputs.size()) == unit.input_count &&
+                static_cast<int>(step.outputs.size()) == unit.output_count,
+            "a step has the operands of its unit");
+    unsigned used = 0;
+    for (const AxisList& list : step.factors)
+      for (std::uint8_t axis : list) {
+        require(!(used >> axis & 1u), "a step uses each mesh axis for one factor");
+        used |= 1u << axis;
+      }
+    // Each operand is split by the axes of the factors behind its dims.
+    const UnitRule rule = unit_rule(program_.graphs[graph_], units_[graph_], step.unit);
+    require(step.factors.size() == rule.kinds.size(), "a step has the factors of its unit");
+    const auto matches = [&](const PlanValue& value, const DimFactors& dims) {
+      for (int d = 0; d < value.sharding.rank; ++d) {
+        AxisList all;
+        for (std::int8_t f : dims.dims[d])
+          for (std::uint8_t axis : step.factors[size(f)])
+            if (all.size() < AxisList::capacity()) all.push_back(axis);
+        if (!(all == value.sharding.dims[d])) return false;
+      }
+      return true;
+    };
+    for (std::size_t i = 0; i < step.inputs.size(); ++i)
+      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs lie as the factors say");
+    for (std::size_t o = 0; o < step.outputs.size(); ++o)
+      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]), "results lie as the factors say");
+    if (unit.kind != UnitKind::layout) return;
+    const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
+    require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
+                tessera::wire_bytes(step.collectives),
+            "a layout operation lists what it sends");
+  }
+
+  constexpr void verify_repeat(const GraphPlan& plan, const PlanStep& step) const {
+    const GraphPlan& body = plan_.graphs[size(step.body)];
+    const Repeat repeat = Repeat::of(program_.graphs[graph_][units_[graph_][step.unit].root]);
+    const auto alike = [&](int outside, int inside, bool stacked) {
+      if (outside < 0 || inside < 0) return true;
+      const PlanValue& out = plan.values[size(outside)];
+      const PlanValue& in = body.values[size(inside)];
+      if (out.role == ValueRole::host || in.role == ValueRole::host) return true;
+      for (int d = 0; d < in.sharding.rank; ++d)
+        if (!(out.sharding.dims[stacked ? d + 1 : d] == in.sharding.dims[d])) return false;
+      return out.sharding.unreduced == 0 && in.sharding.unreduced == 0;
+    };
+    for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
+      require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
+              "a body takes its operands as they lie outside");
+    }
+    for (std::size_t k = 0; k < step.outputs.size(); ++k)
+      require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
+              "a body leaves its results as they lie outside");
+    for (int k = 0; k < repeat.carried && size(k) < body.arguments.size(); ++k) {
+      const int in = body.arguments[size(k)], out = body.outputs[size(k)];
+      if (in < 0 || out < 0) continue;
+      require(lies_alike(body.values[size(in)].sharding, body.values[size(out)].sharding) ||
+                  body.values[size(out)].role == ValueRole::host,
+              "a carried value comes out as it went in");
+    }
+  }
+
+  constexpr void verify_memory(const GraphPlan& plan) const {
+    for (std::size_t a = 0; a < plan.values.size(); ++a) {
+      const PlanValue& x = plan.values[a];
+      if (x.role != ValueRole::intermediate || x.first_step < 0) continue;
+      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes, "scratch fits the arena");
+      for (std::size_t b = 0; b < a; ++b) {
+        const PlanValue& y = plan.values[b];
+        if (y.role != ValueRole::intermediate || y.first_step < 0) continue;
+        const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
+        const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
+        require(!share_step || !share_byte, "values that are needed at once have memory of their own");
+      }
+      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+        if (plan.steps[s].kind != StepKind::repeat || static_cast<int>(s) < x.first_step ||
+            static_cast<int>(s) > x.last_step)
+          continue;
+        const std::int64_t end = plan.body_offset + plan_.graphs[size(plan.steps[s].body)].arena_bytes;
+        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end, "a body has memory of its own");
+        require(end <= plan.arena_bytes, "a body fits the arena");
+      }
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Checks what every plan must keep to. Throws graph_invalid, with the rule that was broken.
+constexpr void verify_plan(const Plan& plan, const ProgramView& program, const UnitsView* units) {
+  detail::PlanVerifier(plan, program, units).verify(0);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

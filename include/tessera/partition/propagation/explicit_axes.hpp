@@ -1,0 +1,285 @@
+#ifndef TESSERA_PARTITION_PROPAGATION_EXPLICIT_AXES_HPP
+#define TESSERA_PARTITION_PROPAGATION_EXPLICIT_AXES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/program.hpp>
+#include <tessera/ops/operation.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/plan/cut_search.hpp>
+#include <tessera/partition/propagation/links.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
+#include <tessera/partition/propagation/solve.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Finds how each result lies over the explicit axes from its operands alone, node by node.
+class ExplicitAxes {
+ public:
+  Growable<ExplicitShardings> found;  ///< by graph
+
+  constexpr ExplicitAxes(const ProgramView& program, const PlannedMesh& mesh, const Growable<GraphShapes>& shapes,
+                         unsigned axes, CutSearch& search)
+      : program_(program), planned_(mesh), mesh_(mesh.refined), shapes_(shapes), axes_(axes), search_(search) {
+    found.resize(static_cast<std::size_t>(program.graph_count));
+  }
+
+  /// What gradients add is checked and ruled by nobody: it follows the values.
+  constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
+    const GraphView graph = program_.graphs[g];
+    Growable<Sharding> of;
+    Growable<std::uint8_t> given;
+    of.reserve(static_cast<std::size_t>(graph.size));
+    given.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      Sharding made = replicated(node.rank);
+      if (node.op == Op::argument)
+        made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
+      else if (node.op == Op::constraint)
+        made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
+      else if (node.op == Op::alike)
+        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
+      else if (node.op == Op::repeat)
+        enter(graph, id, of, derived);
+      else if (node.op == Op::project)
+        made = projected(graph, id, of);
+      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
+        made = result(g, graph, id, of);
+      of.push_back(made);
+      given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
+    }
+    if (!derived) found[static_cast<std::size_t>(g)] = {axes_, of, given};
+    outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
+    for (int k = 0; k < graph.output_count; ++k)
+      outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
+  }
+
+ private:
+  ProgramView program_;
+  const PlannedMesh& planned_;
+  const Mesh& mesh_;
+  const Growable<GraphShapes>& shapes_;
+  unsigned axes_;
+  CutSearch& search_;
+  Growable<Growable<Sharding>> outputs_;  // by body
+
+  constexpr Sharding explicit_part(const Sharding& sharding) const {
+    Sharding part = replicated(sharding.rank);
+    for (int d = 0; d < sharding.rank; ++d) {
+      if (sharding.priority[d] > 0) continue;  // gathered where it is used
+      for (std::uint8_t axis : sharding.dims[d])
+        if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
+    }
+    return part;
+  }
+
+  /// As a constraint says; over axes that it is not about, as its operand lies.
+  constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
+    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
+    if (node.labels[2] == 0) return made;
+    unsigned about = made.used_axes();
+    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+      for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
+    for (int d = 0; d < made.rank; ++d)
+      for (std::uint8_t axis : operand.dims[d])
+        if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
+    return made;
+  }
+
+  /// The constraint that is the only reader of a node and says how it is to lie, its out_sharding; -1 where there is
+  /// none, -2 where there are several.
+  static constexpr int out_sharding(const GraphView& graph, int id) {
+    int readers = 0, constraints = 0, found = -1;
+    for (int user = id + 1; user < graph.size; ++user)
+      for (int i = 0; i < graph[user].arity; ++i) {
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
+        ++readers;
+        if (graph[user].op != Op::constraint) continue;
+        ++constraints;
+        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
+      }
+    for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
+    return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
+  }
+  /// Whether the rules say how a node lies. Values that are made from nothing lie as their readers want them.
+  static constexpr bool is_ruled(const GraphView& graph, int id) {
+    const Op op = graph[id].op;
+    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
+    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
+  }
+
+  [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
+                                                    const std::string& why, const Sharding& suggestion) const {
+    std::string operands;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || graph[x].rank == 0) continue;
+      const auto at = static_cast<std::size_t>(x);
+      operands +=
+          concat_text(operands.empty() ? "" : " x ",
+                      shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
+    }
+    const std::string at = graph[id].source.text();
+    fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
+         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         spec_of(suggestion, mesh_).text(), ")");
+  }
+
+  constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
+    Sharding made = replicated(node.rank);
+    if (row.sharding == nullptr) return made;
+    FactorRule rule;
+    rule.operands.reserve(node.arity);
+    row.sharding(graph, id, rule);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
+    const Shape extents = node.op == Op::rearrange
+                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+                              : Shape{};
+    Growable<AxisList> axes(rule.kinds.size());
+    int problem = -1;
+    const char* why = "";
+    const auto object = [&](const char* text) {
+      if (problem < 0) why = text;
+      problem = id;
+    };
+    for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || has_operand(row.shape_only, i)) continue;
+      const Sharding& own = of[static_cast<std::size_t>(x)];
+      for (int d = 0; d < own.rank; ++d) {
+        if (own.dims[d].empty()) continue;
+        const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
+        if (factors.empty()) continue;
+        const auto f = static_cast<std::size_t>(factors[0]);
+        if (factors.size() > 1) {
+          if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
+            object("a dim that is split or merged does not keep its axes");
+          continue;
+        }
+        if (rule.kinds[f] == FactorKind::replicate) {
+          object("a dim that the operation takes whole is split");
+          continue;
+        }
+        // One operand of a product is gathered where the other has all of a summed dim.
+        const bool met = !axes[f].empty();
+        if (!met)
+          axes[f] = own.dims[d];
+        else if (!(axes[f] == own.dims[d]))
+          object("dims that meet are split in two ways");
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
+            (met || row.kind != OpKind::contraction))
+          object("a summed dim is split, so the result would be partial or reduced");
+      }
+    }
+    unsigned used = 0;
+    for (int d = 0; d < node.rank; ++d) {
+      const auto& factors = rule.result.dims[d];
+      if (factors.empty()) continue;
+      bool whole = true;  // the major ones before are split as far as they go
+      for (std::size_t k = 0; k < factors.size(); ++k) {
+        const auto f = static_cast<std::size_t>(factors[k]);
+        const AxisList& own = axes[f];
+        if (!whole && !own.empty()) {
+          object("a dim that is split is not the major one of those merged");
+          continue;
+        }
+        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
+        for (std::uint8_t axis : own) {
+          if (used >> axis & 1u) {
+            object("two dims of the result would be split by one axis");
+            continue;
+          }
+          used |= 1u << axis;
+          made.dims[d].push_back(axis);
+        }
+      }
+    }
+    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
+    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
+    return made;
+  }
+  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
+  /// on each device, and then the next does. False where they don't divide a part.
+  template <class Factors>
+  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
+                               Growable<AxisList>& axes) const {
+    std::size_t next = 0;
+    for (const std::int8_t factor : factors) {
+      const auto f = static_cast<std::size_t>(factor);
+      AxisList own;
+      std::int64_t left = extents[f];
+      for (; next < list.size() && left > 1; ++next) {
+        if (left % mesh_.axis_size(list[next]) != 0) return false;
+        left /= mesh_.axis_size(list[next]);
+        own.push_back(list[next]);
+      }
+      axes[f] = own;
+    }
+    return next == list.size();
+  }
+  /// Whether they do on a mesh with more cuts, which all is checked on anew.
+  template <class Factors>
+  constexpr bool cut(const AxisList& list, const Factors& factors, const Shape& extents) const {
+    return search_.cut_all(list, static_cast<int>(factors.size()), [&](int k) {
+      return extents[static_cast<std::size_t>(factors[static_cast<std::size_t>(k)])];
+    });
+  }
+  constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
+  constexpr std::int64_t devices_of(const AxisList& list) const {
+    std::int64_t n = 1;
+    for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
+    return n;
+  }
+
+  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of, bool derived) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    Growable<Sharding> inside;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
+      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
+    }
+    if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
+      outputs_[static_cast<std::size_t>(graph[id].index())].clear();
+    check(graph[id].index(), inside, derived || graph[id].derived);
+  }
+  constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
+    if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
+    return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
+  }
+};
+
+}  // namespace detail
+
+/// How the values of a program lie over the mesh axes whose user says it: over these a result takes the axes of its
+/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
+/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph; where `search`
+/// finds axes to cut, these are not yet the rules. Errors:
+/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
+/// axes ("sharding in types") in JAX.
+constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const PlannedMesh& mesh,
+                                                         const Growable<GraphShapes>& shapes,
+                                                         const Growable<Sharding>& arguments, unsigned axes,
+                                                         detail::CutSearch& search) {
+  detail::ExplicitAxes rules(program, mesh, shapes, axes, search);
+  rules.check(0, arguments);
+  return rules.found;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

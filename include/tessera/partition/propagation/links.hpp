@@ -1,0 +1,259 @@
+#ifndef TESSERA_PARTITION_PROPAGATION_LINKS_HPP
+#define TESSERA_PARTITION_PROPAGATION_LINKS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/fuse/units.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
+
+namespace tessera {
+
+/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
+/// can split it.
+struct LinkFactor {
+  FactorKind kind = FactorKind::pass;
+  bool compound = false;
+  std::int64_t extent = 1;
+};
+
+/// A dim of an operand and the factors that it consists of, major first.
+struct LinkDim {
+  std::int32_t operand = 0;
+  std::int8_t dim = 0, count = 0;
+  std::int8_t factors[4]{};
+};
+
+struct LinkOperand {
+  std::int32_t node = -1;
+  std::int64_t bytes = 0;
+  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
+  bool output = false;
+  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
+};
+
+/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
+/// before outputs, in the order of the unit's.
+struct Link {
+  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
+  UnitKind kind = UnitKind::fused;
+  std::int32_t first_factor = 0, factor_count = 0;
+  std::int32_t first_operand = 0, operand_count = 0;
+  std::int32_t first_dim = 0, dim_count = 0;
+};
+
+/// The links of one graph.
+class Links {
+ public:
+  Growable<Link> links;
+  Growable<LinkFactor> factors;
+  Growable<LinkOperand> operands;
+  Growable<LinkDim> dims;
+  Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
+  bool splits_dims = false;        ///< whether a dim consists of several factors
+
+  constexpr Links() = default;
+  constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
+      : graph_(graph), found_(&found) {
+    const auto count = static_cast<std::size_t>(units.count);
+    links.reserve(count);
+    factors.reserve(4 * count);
+    operands.reserve(4 * count);
+    dims.reserve(8 * count);
+    of_unit.reserve(count);
+    for (int u = 0; u < units.count; ++u) {
+      if (units[u].kind == UnitKind::repeat) {
+        of_unit.push_back(-1);
+        const int carried = Repeat::of(graph[units[u].root]).carried;
+        for (int k = 0; k < carried && k < units[u].output_count; ++k)
+          if (units.output(u, k).node >= 0) tie(u, units.input(u, k).node, units.output(u, k).node);
+      } else {
+        of_unit.push_back(static_cast<std::int32_t>(links.size()));
+        add_unit(units, u);
+        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
+      }
+    }
+  }
+
+  /// Two values of one shape that lie alike.
+  constexpr void tie(int unit, int from, int to) {
+    begin(unit, UnitKind::repeat);
+    const Node& node = graph_[to];
+    DimFactors own;
+    for (int d = 0; d < node.rank; ++d)
+      if (!node.is_unit(d) && !graph_[from].is_unit(d))
+        own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(to, own, true);
+    finish();
+  }
+
+  /// A value that lies as another one does; of a pair, both with both.
+  constexpr void tie_alike(int id) {
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    begin(-1, UnitKind::repeat);
+    DimFactors own;
+    for (int d = 0; d < graph_[id].rank; ++d)
+      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(other, own, false);
+    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    add_operand(id, own, true);
+    finish();
+  }
+
+  constexpr const LinkOperand& operand(const Link& link, int i) const {
+    return operands[static_cast<std::size_t>(link.first_operand + i)];
+  }
+  constexpr const LinkFactor& factor(const Link& link, int f) const {
+    return factors[static_cast<std::size_t>(link.first_factor + f)];
+  }
+
+ private:
+  GraphView graph_;
+  const GraphShapes* found_ = nullptr;
+
+  constexpr void begin(int unit, UnitKind kind) {
+    Link link;
+    link.unit = unit;
+    link.kind = kind;
+    link.first_factor = static_cast<std::int32_t>(factors.size());
+    link.first_operand = static_cast<std::int32_t>(operands.size());
+    link.first_dim = static_cast<std::int32_t>(dims.size());
+    links.push_back(link);
+  }
+  constexpr int add_factor(FactorKind kind) {
+    factors.push_back({kind, false, 1});
+    return static_cast<int>(factors.size()) - 1 - links.back().first_factor;
+  }
+
+  constexpr void add_operand(int node, const DimFactors& rule, bool output) {
+    const Link& link = links.back();
+    const Shape& shape = found_->shapes[static_cast<std::size_t>(node)];
+    LinkOperand operand;
+    operand.node = node;
+    operand.output = output;
+    operand.bytes = volume(shape) * static_cast<std::int64_t>(size_of(graph_[node].dtype));
+    operand.first_dim = static_cast<std::int32_t>(dims.size());
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      const auto& list = rule.dims[d];
+      if (list.empty()) continue;
+      LinkDim made;
+      made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+      made.dim = static_cast<std::int8_t>(d);
+      for (std::int8_t f : list) {
+        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
+        made.factors[made.count++] = f;
+        if (list.size() > 1)
+          splits_dims = factor.compound = true;
+        else if (shape[static_cast<std::size_t>(d)] > factor.extent)
+          factor.extent = shape[static_cast<std::size_t>(d)];
+      }
+      dims.push_back(made);
+    }
+    operand.dim_count = static_cast<std::int32_t>(dims.size()) - operand.first_dim;
+    operands.push_back(operand);
+  }
+
+  constexpr void finish() {
+    Link& link = links.back();
+    link.factor_count = static_cast<std::int32_t>(factors.size()) - link.first_factor;
+    link.operand_count = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+    link.dim_count = static_cast<std::int32_t>(dims.size()) - link.first_dim;
+  }
+
+  constexpr void add_unit(const UnitsView& units, int u) {
+    const Unit& unit = units[u];
+    const UnitRule rule = unit_rule(graph_, units, u);
+    begin(u, unit.kind);
+    for (FactorKind kind : rule.kinds) add_factor(kind);
+    for (int i = 0; i < unit.input_count; ++i)
+      add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
+    for (int o = 0; o < unit.output_count; ++o)
+      add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
+    finish();
+    const Link& link = links.back();
+    if (unit.kind == UnitKind::fused) {
+      std::int32_t widest = 0;
+      for (int i = 0; i < link.operand_count; ++i)
+        if (operand(link, i).dim_count > widest) widest = operand(link, i).dim_count;
+      for (int i = 0; i < unit.input_count; ++i) {
+        LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
+        input.narrow = input.dim_count < widest;
+      }
+    }
+    if (graph_[unit.root].op == Op::rearrange) {
+      const Shape extents =
+          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+      for (int f = 0; f < link.factor_count; ++f)
+        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
+    }
+  }
+};
+
+/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
+constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
+  if (!factor.compound) return axes;
+  AxisList fit;
+  std::int64_t left = factor.extent;
+  for (std::uint8_t axis : axes) {
+    const int size = mesh.axis_size(axis);
+    if (left % size != 0) break;
+    left /= size;
+    fit.push_back(axis);
+  }
+  return fit;
+}
+
+/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
+/// Calls f(factor, axes) for factors that get any.
+template <class F>
+constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
+                          const Mesh& mesh, F&& f) {
+  if (dim.count == 1) return f(dim.factors[0], splitting(links.factor(link, dim.factors[0]), axes, mesh));
+  std::size_t next = 0;
+  for (int i = 0; i < dim.count; ++i) {
+    AxisList own;
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    while (next < axes.size() && left > 1 && left % mesh.axis_size(axes[next]) == 0) {
+      left /= mesh.axis_size(axes[next]);
+      own.push_back(axes[next++]);
+    }
+    if (!own.empty()) f(dim.factors[i], own);
+    if (left > 1) return;
+  }
+}
+
+/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
+template <class AxesOf>
+constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
+                             AxesOf&& axes_of) {
+  if (dim.count == 1) return axes_of(dim.factors[0]);
+  AxisList joined;
+  for (int i = 0; i < dim.count; ++i) {
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    for (std::uint8_t axis : axes_of(dim.factors[i])) {
+      left /= mesh.axis_size(axis);
+      if (joined.size() == AxisList::capacity()) return joined;
+      joined.push_back(axis);
+    }
+    if (left > 1) break;
+  }
+  return joined;
+}
+
+constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
+  if (shorter.size() > longer.size()) return false;
+  for (std::size_t i = 0; i < shorter.size(); ++i)
+    if (shorter[i] != longer[i]) return false;
+  return true;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

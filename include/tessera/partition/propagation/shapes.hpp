@@ -1,0 +1,220 @@
+#ifndef TESSERA_PARTITION_PROPAGATION_SHAPES_HPP
+#define TESSERA_PARTITION_PROPAGATION_SHAPES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/program.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/plan/planned_mesh.hpp>
+
+namespace tessera {
+
+/// What is known of the nodes of one graph once the arguments' shapes are.
+struct GraphShapes {
+  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
+  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;       ///< of a body: how often it runs
+};
+
+namespace detail {
+
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+/// The index of an axis that a shard_map names.
+constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
+  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
+  return mesh.axis_index(axis.view());
+}
+/// The axes of the refined mesh that it is made of, one bit each.
+constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
+  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  return axes_mask(mesh.given, mesh.cuts, axis.view());
+}
+
+/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
+/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
+constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
+                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
+  const Node& node = graph[id];
+  if (node.op == Op::axis_size)
+    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
+  if (node.op == Op::constant) return number_of(node);
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
+  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const HostNumber first = numbers[graph.operand(id, 0)];
+  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
+  const double a = first.real(), b = second.real();
+  double result = 0;
+  const OpRow& row = row_of(node);
+  if (node.op == Op::broadcast) {
+    return first;
+  } else if (node.op == Op::select) {
+    return a != 0 ? second : numbers[graph.operand(id, 2)];
+  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
+    std::int64_t exact = 0;
+    const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
+    if (found == IntegerResult::known) return exact;
+    if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
+    return found == IntegerResult::too_large ? exact : 0;
+  }
+  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
+  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
+  // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
+  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
+  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
+  if (node.dtype == DType::bool_) return result != 0;
+  if (!is_floating(node.dtype)) return HostNumber(result).integer();
+  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
+  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
+  return node.op == Op::cast ? first : HostNumber(result);
+}
+
+[[noreturn]] inline void fail_program(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+}
+[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+  const std::string at = node.source.text();
+  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
+       at.empty() ? "" : " at ", at);
+}
+
+[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
+  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+}
+/// What a layer returns is what the next one is given.
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
+                                                                             const Shape& given,
+                                                                             const Shape& returned) {
+  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
+  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
+       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+}
+
+class ShapeInference {
+ public:
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
+                           Growable<GraphShapes>& found)
+      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
+
+  constexpr void infer(int g, const Shape* arguments) {
+    const GraphView graph = program_.graphs[g];
+    const Growable<std::uint8_t> host = host_scalars(graph);
+    Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
+    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      const auto at = static_cast<std::size_t>(id);
+      if (host[at]) {
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
+      } else if (node.op == Op::repeat) {
+        infer_body(graph, id, shapes, numbers);
+      } else if (node.op == Op::project) {
+        shapes[at] = projected(graph, id);
+        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
+      } else {
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        shapes[at] = row_of(node).shape(context);
+        count(context, shapes[at]);
+        if (node.op == Op::argument && shapes[at].size() != node.rank)
+          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
+               ", and the program takes ", int{node.rank});
+      }
+    }
+    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
+    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
+  }
+
+ private:
+  ProgramView program_;
+  const Mesh& mesh_;
+  const HostNumber* numbers_;
+  Growable<GraphShapes>& found_;
+  std::int64_t elements_ = 0;  ///< of all values
+
+  /// Before anything is computed from a shape.
+  constexpr void count(const ShapeContext& c, const Shape& shape) {
+    const std::int64_t own = elements_of(shape);
+    if (own < 0) fail_large(c, shape);
+    elements_ += own;
+    if (elements_ > max_program_elements) fail_program(c);
+  }
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
+                            const Growable<HostNumber>& numbers) {
+    const Node& node = graph[id];
+    const Repeat repeat = Repeat::of(node);
+    std::int64_t layers =
+        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
+    if (repeat.counted && layers < 1) fail_layer_count(layers);
+    Growable<Shape> arguments;
+    for (int i = 0; i < node.arity; ++i) {
+      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
+      if (repeat.is_stacked(i)) {
+        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        layers = shape[0];
+        shape.erase(0);
+      }
+      arguments.push_back(shape);
+    }
+    infer(node.index(), arguments.data());
+    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
+    inner.layers = layers;
+    const GraphView& body = program_.graphs[node.index()];
+    for (int k = 0; k < repeat.carried; ++k) {
+      const int result = body.outputs[k];
+      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
+      if (!(returned == arguments[static_cast<std::size_t>(k)]))
+        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
+                                                            returned);
+    }
+  }
+
+  constexpr Shape projected(const GraphView& graph, int id) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int output = output_of(graph[id]), body = repeat.index();
+    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
+    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
+    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
+    return shape;
+  }
+};
+
+}  // namespace detail
+
+/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
+/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
+/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
+/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
+/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const HostNumber* numbers, const Mesh& mesh = {}) {
+  Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
+  detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
+  return found;
+}
+
+/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
+/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
+inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
+                             const HostNumber* arguments, Growable<HostNumber>& values) {
+  for (int id = 0; id < graph.size; ++id)
+    if (host[static_cast<std::size_t>(id)])
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
+                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

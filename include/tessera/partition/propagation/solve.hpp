@@ -1,0 +1,280 @@
+#ifndef TESSERA_PARTITION_PROPAGATION_SOLVE_HPP
+#define TESSERA_PARTITION_PROPAGATION_SOLVE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <string>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/partition/plan/planned_mesh.hpp>
+#include <tessera/partition/propagation/propagate.hpp>
+
+namespace tessera {
+
+/// The sharding of one slice of a stacked value.
+constexpr Sharding without_layers(const Sharding& stacked) {
+  Sharding slice = replicated(stacked.rank - 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    slice.dims[d] = stacked.dims[d + 1];
+    slice.priority[d] = stacked.priority[d + 1];
+  }
+  return slice;
+}
+
+/// The sharding of a stack of slices: layers are never split among devices.
+constexpr Sharding with_layers(const Sharding& slice) {
+  Sharding stacked = replicated(slice.rank + 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    stacked.dims[d + 1] = slice.dims[d];
+    stacked.priority[d + 1] = slice.priority[d];
+  }
+  return stacked;
+}
+
+/// A sharding that the caller wants a result in.
+struct OutputRequest {
+  bool given = false;
+  Sharding sharding{};
+};
+
+/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
+/// is passed between a repeat and its body until nothing changes.
+class ShardingSolver {
+ public:
+  /// `explicit_shardings` by graph, where some axes are explicit.
+  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const PlannedMesh& mesh,
+                           const Growable<GraphShapes>& found,
+                           const Growable<ExplicitShardings>& explicit_shardings = {})
+      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh.refined), planned_(mesh) {
+    rules.resize(static_cast<std::size_t>(program.graph_count));
+    values.resize(static_cast<std::size_t>(program.graph_count));
+    seeds_.resize(static_cast<std::size_t>(program.graph_count));
+    for (int g = 0; g < program.graph_count; ++g) {
+      links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
+      argument_nodes_.push_back(find_arguments(program.graphs[g]));
+    }
+    tie_carried();
+  }
+
+  Growable<ValueShardings> values;    ///< by graph
+  Growable<Links> links;              ///< by graph
+  Growable<ExplicitShardings> rules;  ///< by graph
+
+  /// `arguments` by argument of the program; `requests` by output, or null.
+  constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
+    const GraphView graph = program_.main();
+    ValueShardings made = initial(0);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::argument) {
+        made.of[size(id)] = arguments[graph[id].index()];
+        made.fixed[size(id)] = made.argument[size(id)] = 1;
+      }
+    if (requests)
+      for (int k = 0; k < graph.output_count; ++k) {
+        const int id = graph.outputs[k];
+        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0 || rules[0].rules(id)) continue;
+        made.of[size(id)] = requests[k].sharding.without_unreduced();
+        made.fixed[size(id)] = 1;
+      }
+    values[0] = made;
+    settle(0);
+  }
+
+  /// The node of an argument of a graph, -1 when it is not used.
+  constexpr int argument_node(int g, int index) const {
+    const auto& nodes = argument_nodes_[size(g)];
+    return size(index) < nodes.size() ? nodes[size(index)] : -1;
+  }
+
+  /// How a body takes and gives carried value k.
+  constexpr Sharding carried(int body, int k) const {
+    const int node = argument_node(body, k);
+    const ValueShardings& inner = values[size(body)];
+    return inner.of[size(node >= 0 ? node : program_.graphs[body].outputs[k])];
+  }
+
+ private:
+  ProgramView program_;
+  const UnitsView* units_;
+  const Mesh& mesh_;
+  const PlannedMesh& planned_;
+  Growable<Growable<std::int32_t>> argument_nodes_;
+  Growable<ValueShardings> seeds_;
+  static constexpr int max_rounds = 8;
+
+  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
+
+  static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
+    Growable<std::int32_t> nodes;
+    for (int id = 0; id < graph.size; ++id) {
+      if (graph[id].op != Op::argument) continue;
+      while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
+      nodes[size(graph[id].index())] = id;
+    }
+    return nodes;
+  }
+
+  constexpr void tie_carried() {
+    for (int g = 0; g < program_.graph_count; ++g) {
+      const GraphView graph = program_.graphs[g];
+      for (int id = 0; id < graph.size; ++id) {
+        if (graph[id].op != Op::repeat) continue;
+        const int body = graph[id].index();
+        for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
+          const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
+          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
+            links[size(body)].tie(-1, from, to);
+        }
+      }
+    }
+  }
+
+  /// What a constraint says. Its errors name the user's line.
+  constexpr Sharding wanted(const Node& node) const {
+    const PartitionSpec& spec = program_.specs[node.index()];
+    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
+    try {
+      return refined(spec, node.rank);
+    } catch (const error& e) {
+      const std::string at = node.source.text();
+      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
+    }
+  }
+
+  constexpr Sharding refined(const PartitionSpec& spec, int rank) const {
+    return canonical(planned_.resolve(spec, rank), mesh_);
+  }
+
+  /// The axes that a constraint is about, 0: all.
+  constexpr std::uint16_t closed_axes(const Node& node) const {
+    unsigned axes = 0;
+    if (node.labels[2] > 0)
+      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
+    return static_cast<std::uint16_t>(axes);
+  }
+
+  /// Nothing known but the constraints.
+  constexpr ValueShardings initial(int g) const {
+    const GraphView graph = program_.graphs[g];
+    ValueShardings made(graph);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::constraint) {
+        made.closed[size(id)] = closed_axes(graph[id]);
+        made.of[size(id)] = wanted(graph[id]);
+        made.fixed[size(id)] = made.closed[size(id)] == 0;
+        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
+      }
+    return made;
+  }
+
+  constexpr void settle(int g) {
+    Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
+    bool repeats = false;
+    for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
+    bool moved = true;
+    for (int round = 0; round < max_rounds && moved; ++round) {
+      propagation.run();
+      moved = false;
+      for (int u = 0; u < units_[g].count && repeats; ++u)
+        if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
+    }
+    if (keep_rules(g)) propagation.run();
+    settle_pairs(g);
+  }
+
+  /// Over explicit axes values lie as the rules say, whatever was found. Returns whether anything changed.
+  constexpr bool keep_rules(int g) {
+    const ExplicitShardings& own = rules[size(g)];
+    bool changed = false;
+    for (int id = 0; own.axes != 0 && id < program_.graphs[g].size; ++id) {
+      Sharding& found = values[size(g)].of[size(id)];
+      if (!own.rules(id) || values[size(g)].fixed[size(id)]) continue;
+      for (int d = 0; d < found.rank; ++d) {
+        const AxisList wanted = own.ruled(id, d, found.dims[d]);
+        changed = changed || !(wanted == found.dims[d]);
+        found.dims[d] = wanted;
+      }
+    }
+    return changed;
+  }
+
+  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
+  constexpr void settle_pairs(int g) {
+    const GraphView graph = program_.graphs[g];
+    Growable<Sharding>& of = values[size(g)].of;
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
+        of[size(id)] = of[size(graph.operand(id, 1))];
+  }
+
+  constexpr bool enter(int g, int u) {
+    const Repeat repeat = Repeat::of(program_.graphs[g][units_[g][u].root]);
+    const int body = program_.graphs[g][units_[g][u].root].index();
+    ValueShardings& outer = values[size(g)];
+    ValueShardings seeds = initial(body);
+    const int stacked_end = repeat.carried + repeat.stacked;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
+      if (inside < 0) continue;
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      if (stacked && !outer.of[size(outside)].dims[0].empty())
+        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
+      seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
+      seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
+      seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
+    }
+    const GraphView inner = program_.graphs[body];
+    for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
+      const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
+      if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
+      if (rules[size(body)].rules(inside)) continue;
+      seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
+    }
+    ValueShardings& found = values[size(body)];
+    if (!(seeds.of == seeds_[size(body)].of)) {
+      seeds_[size(body)] = seeds;
+      found = seeds;
+      settle(body);
+    }
+
+    bool moved = false;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i);
+      if (inside < 0) continue;
+      const Sharding& own = found.of[size(inside)];
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      moved = extend(g, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
+    }
+    for (int k = 0; k < units_[g][u].output_count; ++k) {
+      const int outside = units_[g].output(u, k).node;
+      if (outside < 0) continue;
+      const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
+      moved = extend(g, outside, own) || moved;
+    }
+    return moved;
+  }
+
+  /// Gives a value outside what was found within, where it only adds to what is known.
+  constexpr bool extend(int g, int node, const Sharding& found) {
+    ValueShardings& outer = values[size(g)];
+    Sharding& own = outer.of[size(node)];
+    if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
+    bool more = false;
+    for (int d = 0; d < own.rank; ++d) {
+      if (!is_prefix(own.dims[d], found.dims[d])) return false;
+      for (std::uint8_t axis : found.dims[d])
+        if (!rules[size(g)].allows(node, d, axis)) return false;
+      more = more || found.dims[d].size() > own.dims[d].size();
+    }
+    if (more) own = found;
+    return more;
+  }
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,175 @@
+#ifndef TESSERA_PARTITION_RESHARD_HALO_HPP
+#define TESSERA_PARTITION_RESHARD_HALO_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/ops/rows.hpp>
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/reshard/reshard_path.hpp>
+
+namespace tessera {
+
+/// Rows of a dim: begin <= row < end.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+
+  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
+  constexpr IndexRange within(const IndexRange& other) const {
+    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+  }
+};
+
+/// How many rows each of `count` devices holds of a dim, those at its end aside.
+constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
+  return extent / count + (extent % count != 0);
+}
+constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
+  const std::int64_t rows = rows_of_chunk(extent, count);
+  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
+}
+
+/// Which rows of an operand a result is made from: row i reads rows [first, last) + i * stride, those that there are.
+/// A slice reads [start, start + 1), padding and a join read before the operand's first row and past its last; a
+/// convolution reads [-padding, -padding + window), a left halo of `padding` rows and the others on the right.
+struct HaloWindow {
+  std::int64_t extent = 0;  ///< of the operand
+  std::int64_t first = 0, last = 1;
+  std::int64_t stride = 1;
+
+  /// Rows that lie in between, which a stride above the window skips, are read as well.
+  constexpr IndexRange read_by(const IndexRange& rows) const {
+    if (rows.size() == 0) return {};
+    return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
+  }
+  /// Whether no row is read twice, and none is skipped.
+  constexpr bool reads_once() const { return last - first == stride; }
+};
+
+/// What devices send each other when operand and result are split among the same `count` devices, in chunks of their
+/// own: each sends rows of its chunk to all devices whose chunk of the result is made from them.
+class Halo {
+ public:
+  /// `rows`: of the result.
+  constexpr Halo(std::int64_t rows, std::int64_t count) : rows_(rows), count_(count) {}
+  constexpr void read(const HaloWindow& window) { windows_.push_back(window); }
+
+  /// Rows that a device sends, those of all operands together.
+  constexpr std::int64_t sent_by(std::int64_t device) const {
+    std::int64_t sent = 0;
+    for (const HaloWindow& window : windows_) {
+      const IndexRange own = chunk_of(window.extent, count_, device);
+      if (window.reads_once()) {
+        sent += window.read_by({0, rows_}).within(own).size();
+      } else {
+        for (std::int64_t to = first_reader(window, own); to < count_; ++to) {
+          const IndexRange rows = chunk_of(rows_, count_, to), read = window.read_by(rows);
+          if (rows.size() == 0 || read.begin >= own.end) break;
+          sent += read.within(own).size();
+        }
+      }
+      sent -= window.read_by(chunk_of(rows_, count_, device)).within(own).size();
+    }
+    return sent;
+  }
+
+  /// Of the device that sends most. What a device sends grows and shrinks linearly along the devices, from one border
+  /// of a chunk that meets another to the next, so that not all of many have to be looked at.
+  constexpr std::int64_t most_sent() const {
+    std::int64_t most = 0;
+    const auto look_at = [&](std::int64_t device) {
+      if (device < 0 || device >= count_) return;
+      const std::int64_t sent = sent_by(device);
+      most = sent > most ? sent : most;
+    };
+    bool all = count_ <= few;
+    for (const HaloWindow& window : windows_) all = all || !window.reads_once();
+    for (std::int64_t device = 0; all && device < count_; ++device) look_at(device);
+    for (const HaloWindow& window : windows_) {
+      if (all) break;
+      const std::int64_t chunk = rows_of_chunk(window.extent, count_);
+      const std::int64_t read = rows_of_chunk(rows_, count_) * window.stride;
+      const Line lines[] = {
+          {chunk, 0}, {chunk, chunk},    {read, window.first}, {read, window.first + read},
+          {0, 0},     {0, window.first}, {0, window.extent},   {0, (rows_ - 1) * window.stride + window.last}};
+      for (const Line& a : lines)
+        for (const Line& b : lines) {
+          if (a.slope <= b.slope) continue;
+          const std::int64_t device = (b.at_zero - a.at_zero) / (a.slope - b.slope);
+          for (std::int64_t near = device - 1; near <= device + 1; ++near) look_at(near);
+        }
+      look_at(0);
+      look_at(count_ - 1);
+    }
+    return most;
+  }
+
+ private:
+  static constexpr std::int64_t few = 64;
+  /// Where a border of a device's rows lies.
+  struct Line {
+    std::int64_t slope, at_zero;
+  };
+  std::int64_t rows_, count_;
+  Growable<HaloWindow> windows_;
+
+  /// The first device whose chunk of the result reads past the beginning of some rows.
+  constexpr std::int64_t first_reader(const HaloWindow& window, const IndexRange& rows) const {
+    const std::int64_t step = rows_of_chunk(rows_, count_) * window.stride;
+    const std::int64_t reads_past = rows.begin - window.last;
+    return step == 0 ? count_ : reads_past < step ? 0 : reads_past / step - 1;
+  }
+};
+
+namespace detail {
+
+constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std::int64_t bytes, const char* why) {
+  CollectiveInfo sent;
+  sent.kind = Collective::permute;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  sent.dtype = node.dtype;
+  sent.payload_bytes = sent.wire_bytes = bytes;
+  sent.source = node.source;
+  sent.why = why;
+  return sent;
+}
+
+}  // namespace detail
+
+/// Bytes of the rows that a device sends when a node moves rows along a dim that its operands and its result, `made`,
+/// are split along in the same way: of the device that sends most.
+constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  const int dim = dim_of(c.node());
+  const OpRow& row = row_of(c.node());
+  const Shape& result = c.shapes[c.id];
+  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
+  for (int i = 0; i < c.node().arity; ++i) {
+    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
+    const std::int64_t offset = row.offset(c, i);
+    halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
+  }
+  Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
+  slab[static_cast<std::size_t>(dim)] = 1;
+  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+                         "bytes of a halo", c.node().source);
+}
+
+/// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
+/// borders of shards. Nothing where that dim is whole. `made` is how the result lies.
+constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  Growable<CollectiveInfo> sent;
+  const Node& node = c.node();
+  const bool moves = row_of(node).offset != nullptr;
+  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
+  const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
+  if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
+  return sent;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,58 @@
+#ifndef TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
+#define TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/reshard/reshard_path.hpp>
+
+namespace tessera::detail {
+
+/// Rows of a fused unit that are split among devices are completed between the passes over them. `space` is its
+/// iteration space.
+constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dtype, const Mesh& mesh, PlanStep& step) {
+  const auto axes_of = [&](int d) -> const AxisList& { return step.factors[static_cast<std::size_t>(d)]; };
+  if (axes_of(unit.rank - 1).empty()) return;
+  unsigned axes = 0;
+  for (std::uint8_t axis : axes_of(unit.rank - 1)) axes |= 1u << axis;
+  std::int64_t rows = 1;
+  for (int d = 0; d + 1 < unit.rank; ++d) {
+    std::int64_t count = 1;
+    for (std::uint8_t axis : axes_of(d)) count *= mesh.axis_size(axis);
+    const std::int64_t extent = space[static_cast<std::size_t>(d)];
+    rows *= extent / count + (extent % count != 0);  // at most the elements of the space
+  }
+  CollectiveInfo made;
+  made.kind = Collective::all_reduce;
+  made.axes = static_cast<std::uint16_t>(axes);
+  made.dtype = dtype;
+  made.payload_bytes = rows * static_cast<std::int64_t>(size_of(dtype));
+  made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh, axes));
+  made.source = step.source;
+  made.why = "rows split among devices";
+  for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
+}
+
+/// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
+/// Each then knows what the chunks before its own add up to. `made` is how the result lies.
+constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
+                               PlanStep& step) {
+  CollectiveInfo sent;
+  sent.kind = Collective::all_gather;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  const std::int64_t devices = devices_on(mesh, sent.axes);
+  if (devices == 1) return;
+  Shape totals = local_extents(shape, made, mesh);
+  totals[static_cast<std::size_t>(dim_of(node))] = devices;
+  sent.dtype = node.dtype;
+  sent.payload_bytes = volume(totals) * static_cast<std::int64_t>(size_of(node.dtype));
+  sent.wire_bytes = ring_bytes(sent.kind, sent.payload_bytes, devices);
+  sent.source = node.source;
+  sent.why = "totals of the chunks";
+  step.collectives.push_back(sent);
+}
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,58 @@
+#ifndef TESSERA_PARTITION_RESHARD_VIEWS_HPP
+#define TESSERA_PARTITION_RESHARD_VIEWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/mesh/sharding.hpp>
+
+namespace tessera {
+
+/// Strides of a row-major shard, in elements.
+constexpr Shape row_major_strides(const Shape& extents) {
+  Shape strides(extents.size(), 1);
+  for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
+  return strides;
+}
+
+/// Strides of a rearranged shard over the same memory. `extents` are those of the factors on the shard. Returns false
+/// where dims are merged that don't lie one behind the other: the elements have to be copied then.
+constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, const Shape& strides, int out_rank,
+                                  Shape& out) {
+  Shape of_factor(static_cast<std::size_t>(factors.count), 0);
+  for (int f = factors.count - 1, dim = -1; f >= 0; --f) {
+    const auto at = static_cast<std::size_t>(f);
+    of_factor[at] = factors.in_dim[f] == dim ? of_factor[at + 1] * extents[at + 1]
+                                             : strides[static_cast<std::size_t>(factors.in_dim[f])];
+    dim = factors.in_dim[f];
+  }
+  out = Shape(static_cast<std::size_t>(out_rank), 0);
+  Shape merged(static_cast<std::size_t>(out_rank), 1);
+  for (int p = factors.count - 1; p >= 0; --p) {
+    const auto f = static_cast<std::size_t>(factors.order[p]), d = static_cast<std::size_t>(factors.out_dim[p]);
+    if (extents[f] == 1) continue;
+    if (merged[d] == 1)
+      out[d] = of_factor[f];
+    else if (of_factor[f] != out[d] * merged[d])
+      return false;
+    merged[d] *= extents[f];
+  }
+  return true;
+}
+
+/// How the operand of windows lies under windows that lie so; false where these are split along a dim that the operand
+/// lacks.
+constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
+  const int dim = dim_of(node);
+  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
+  operand = replicated(windows.rank - 1);
+  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
+  return true;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,307 @@
+#ifndef TESSERA_RUNTIME_EXECUTOR_FRAME_HPP
+#define TESSERA_RUNTIME_EXECUTOR_FRAME_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/ops/contraction/window_rows.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/runtime/memory/buffer.hpp>
+#include <tessera/runtime/memory/stored_grid.hpp>
+#include <tessera/runtime/steps/step_observer.hpp>
+
+namespace tessera::runtime {
+
+/// How the shards of one value of a plan lie in memory. Shards are numbered by layer, then as the grid numbers them;
+/// the box of one layer's shard has extent 1 along dim 0.
+struct ValueLayout {
+  ShardGrid grid;
+  int layers = 1;
+  int first = 0;             ///< of its pointers in a frame
+  std::int64_t element = 4;  ///< bytes
+  std::vector<Box> boxes;
+  std::vector<kernels::Strides> strides;  ///< in elements
+  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; of a view, from the root's shard
+  std::vector<std::int32_t> root_shard;   ///< of a view: the shard of its root
+
+  int shards() const { return static_cast<int>(boxes.size()); }
+  int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
+};
+
+/// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
+struct Frame {
+  std::vector<char*> pointers;
+  Growable<HostNumber> numbers;  ///< by node
+  char* arena = nullptr;
+  char* scratch = nullptr;  ///< of the running step alone
+  Frame* frames = nullptr;  ///< of all graphs of the program
+  int layer = -1;           ///< that the body of a repeat runs for
+  StepObserver* observer = nullptr;
+
+  template <class T = char> T* at(const ValueLayout& layout, int shard) const {
+    return reinterpret_cast<T*>(pointers[static_cast<std::size_t>(layout.first + shard)]);
+  }
+};
+
+/// Everything about the values of one graph that does not change from run to run.
+class FrameLayout {
+ public:
+  FrameLayout(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh) : plan_(plan), mesh_(mesh) {
+    values_.reserve(plan.values.size());
+    for (std::size_t v = 0; v < plan.values.size(); ++v) add(graph, plan.values[v]);
+  }
+
+  const ValueLayout& operator[](int value) const { return values_[static_cast<std::size_t>(value)]; }
+  const PlanValue& value(int v) const { return plan_.values[static_cast<std::size_t>(v)]; }
+  const GraphPlan& plan() const { return plan_; }
+  const Mesh& mesh() const { return mesh_; }
+  /// Whether the part of a value at a place holds anything; there is no memory for it otherwise.
+  bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
+  int pointer_count() const { return pointers_; }
+
+  /// Points intermediates into the arena.
+  void place_intermediates(Frame& frame) const {
+    frame.pointers.resize(static_cast<std::size_t>(pointers_));
+    for (std::size_t v = 0; v < values_.size(); ++v) {
+      const PlanValue& value = plan_.values[v];
+      if (value.role != ValueRole::intermediate) continue;
+      for (int s = 0; s < values_[v].shards(); ++s)
+        frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
+            frame.arena + value.offset + values_[v].offsets[static_cast<std::size_t>(s)];
+    }
+  }
+  /// Points views at their roots, once those are in place.
+  void place_views(Frame& frame) const {
+    for (std::size_t v = 0; v < values_.size(); ++v) {
+      const PlanValue& value = plan_.values[v];
+      if (value.role != ValueRole::view) continue;
+      const ValueLayout& root = values_[static_cast<std::size_t>(value.view_of)];
+      for (int s = 0; s < values_[v].shards(); ++s)
+        frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
+            frame.at(root, values_[v].root_shard[static_cast<std::size_t>(s)]) +
+            values_[v].offsets[static_cast<std::size_t>(s)];
+    }
+  }
+
+ private:
+  const GraphPlan& plan_;
+  Mesh mesh_;
+  std::vector<ValueLayout> values_;
+  int pointers_ = 0;
+
+  void add(const GraphView& graph, const PlanValue& value) {
+    ValueLayout layout;
+    layout.grid = stored_grid(mesh_, value.sharding);
+    layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
+    layout.element = static_cast<std::int64_t>(size_of(value.dtype));
+    layout.first = pointers_;
+    const auto shards = static_cast<std::size_t>(layout.layers) * static_cast<std::size_t>(layout.grid.count());
+    layout.boxes.reserve(shards);
+    layout.strides.reserve(shards);
+    layout.offsets.reserve(shards);
+    if (value.role == ValueRole::view) layout.root_shard.reserve(shards);
+    std::int64_t bytes = 0;
+    for (int l = 0; l < layout.layers; ++l)
+      for (int s = 0; s < layout.grid.count(); ++s) {
+        const Coordinates at = layout.grid.coordinates(s);
+        Box box = shard_box(value.shape, value.sharding, mesh_, at);
+        if (value.stacked) {
+          box.begin[0] = l;
+          box.end[0] = l + 1;
+        }
+        layout.boxes.push_back(box);
+        if (value.role == ValueRole::view) {
+          add_view_shard(graph, value, layout, at, l);
+          continue;
+        }
+        layout.strides.push_back(kernels::contiguous_strides(extents(box)));
+        layout.offsets.push_back(bytes);
+        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(extents(box)) * layout.element : 0;
+        bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
+      }
+    pointers_ += layout.shards();
+    values_.push_back(std::move(layout));
+  }
+
+  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at,
+                      int layer) {
+    const PlanValue& root = plan_.values[static_cast<std::size_t>(value.view_of)];
+    const ValueLayout& of = values_[static_cast<std::size_t>(value.view_of)];
+    const int shard = of.index(at, root.stacked ? layer : 0);
+    layout.root_shard.push_back(shard);
+    const kernels::Strides& from = of.strides[static_cast<std::size_t>(shard)];
+    const Box& box = layout.boxes.back();
+    const Node& node = graph[value.node];
+    if (node.op == Op::rearrange) {
+      layout.strides.push_back(
+          rearranged(graph, value.node, root.sharding, of.boxes[static_cast<std::size_t>(shard)], from));
+      layout.offsets.push_back(0);
+      return;
+    }
+    std::int64_t offset = 0;
+    if (node.op == Op::slice) {
+      const auto dim = static_cast<std::size_t>(dim_of(node));
+      const auto start = plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))].integer();
+      offset = start * from[dim] * layout.element;
+    }
+    (void)box;
+    if (node.op == Op::windows) {
+      const auto number = [&](int i) {
+        return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))].integer();
+      };
+      layout.strides.push_back(ops::window_strides(node, from, number));
+      layout.offsets.push_back(0);
+      return;
+    }
+    layout.strides.push_back(from);
+    layout.offsets.push_back(offset);
+  }
+
+ public:
+  /// Extents of the factors of a rearrange in one shard of its operand, which is split by `sharding` into such boxes.
+  Shape local_factors(const GraphView& graph, int node, const Sharding& sharding, const Box& operand) const {
+    const ShapeContext context{graph, node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
+    Shape factors = ops::factor_extents(context);
+    const Factors f = Factors::of(graph[node]);
+    for (int p = 0; p < f.count;) {
+      int end = p + 1;
+      while (end < f.count && f.in_dim[end] == f.in_dim[p]) ++end;
+      const int dim = f.in_dim[p];
+      if (end == p + 1) {
+        const auto d = static_cast<std::size_t>(dim);
+        factors[static_cast<std::size_t>(p)] = operand.end[d] - operand.begin[d];
+      }
+      // Axes of a merged dim split the major factor until it is whole, then the next one, and never unevenly.
+      std::size_t next = 0;
+      for (int q = p; q < end && end > p + 1; ++q) {
+        std::int64_t& left = factors[static_cast<std::size_t>(q)];
+        while (next < sharding.dims[dim].size() && left > 1) left /= mesh_.axis_size(sharding.dims[dim][next++]);
+      }
+      p = end;
+    }
+    return factors;
+  }
+  /// Strides of the factors, given those of the operand's dims.
+  static kernels::Strides factor_strides(const Factors& f, const Shape& factors, const kernels::Strides& from) {
+    kernels::Strides strides(static_cast<std::size_t>(f.count), 0);
+    for (int p = f.count - 1; p >= 0; --p) {
+      const auto own = static_cast<std::size_t>(p);
+      const bool minor = p + 1 < f.count && f.in_dim[p + 1] == f.in_dim[p];
+      strides[own] = minor ? strides[own + 1] * factors[own + 1] : from[static_cast<std::size_t>(f.in_dim[p])];
+    }
+    return strides;
+  }
+
+ private:
+  kernels::Strides rearranged(const GraphView& graph, int node, const Sharding& sharding, const Box& operand,
+                              const kernels::Strides& from) const {
+    const Factors f = Factors::of(graph[node]);
+    const Shape factors = local_factors(graph, node, sharding, operand);
+    const kernels::Strides strides = factor_strides(f, factors, from);
+    kernels::Strides out(graph[node].rank, 0);
+    if (volume(factors) == 0) return out;
+    for (int d = 0; d < graph[node].rank; ++d) {
+      // Merged factors walk as one when each major steps over its minors.
+      std::int64_t expected = -1;
+      for (int p = f.count - 1; p >= 0; --p) {
+        if (f.out_dim[p] != d) continue;
+        const auto factor = static_cast<std::size_t>(f.order[p]);
+        if (factors[factor] == 1) continue;
+        if (expected < 0)
+          out[static_cast<std::size_t>(d)] = strides[factor];
+        else if (strides[factor] != expected)
+          fail(errc::graph_invalid, "[rearrange] view: merged dims are not neighbours in memory");
+        expected = strides[factor] * factors[factor];
+      }
+    }
+    return out;
+  }
+};
+
+/// The places where the work of a step happens: one for each combination of coordinates along the mesh axes that its
+/// values use. Devices that differ in other axes hold the same shards, and their work is done once.
+class WorkGrid {
+ public:
+  WorkGrid(const FrameLayout& layout, const PlanStep& step) {
+    std::uint16_t axes = 0;
+    for (const auto* list : {&step.inputs, &step.outputs})
+      for (std::int32_t v : *list)
+        if (v >= 0) axes = static_cast<std::uint16_t>(axes | layout.value(v).sharding.used_axes());
+    for (const AxisList& factor : step.factors)
+      for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
+    Sharding all;
+    all.unreduced = axes;
+    grid_ = stored_grid(layout.mesh(), all);
+    axes_ = axes;
+  }
+  int count() const { return grid_.count(); }
+  Coordinates coordinates(int place) const { return grid_.coordinates(place); }
+  int index_of(const Coordinates& at) const { return grid_.index_of(at); }
+  std::uint16_t axes() const { return axes_; }
+  /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
+  bool stores(const Coordinates& at, const Sharding& sharding) const {
+    for (std::size_t axis = 0; axis < at.size(); ++axis)
+      if ((axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis)) && at[axis] != 0) return false;
+    return true;
+  }
+
+ private:
+  ShardGrid grid_;
+  std::uint16_t axes_ = 0;
+};
+
+/// Writes a host scalar as a tensor of rank 0.
+inline void write_number(DType dtype, void* to, const HostNumber& number) {
+  dispatch(
+      dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
+}
+
+/// What is done to each box of a value while it is still in the cache of who made it.
+class Epilogue {
+ public:
+  virtual ~Epilogue() = default;
+  /// The box [begin, begin + extent) of the shard at a place of the work grid.
+  virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
+};
+
+/// One step of a plan, made ready: it runs any number of times on frames of its graph.
+class PreparedStep {
+ public:
+  virtual ~PreparedStep() = default;
+  virtual void run(Frame& frame) const = 0;
+  /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
+  virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
+  /// Runs without what was attached.
+  virtual void run_alone(Frame& frame) const { run(frame); }
+  /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
+  virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
+  /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
+  /// one, and is the only reader of it. False: it has to follow.
+  virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
+  /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
+  virtual std::int64_t scratch_bytes() const { return 0; }
+  /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
+  virtual std::int64_t table_bytes() const { return 0; }
+};
+
+/// What a step is made from.
+struct StepContext {
+  const FrameLayout& layout;
+  const GraphView& graph;
+  const UnitsView& units;
+  const PlanStep& step;
+};
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,72 @@
+#ifndef TESSERA_RUNTIME_EXECUTOR_PREPARED_GRAPH_HPP
+#define TESSERA_RUNTIME_EXECUTOR_PREPARED_GRAPH_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <tessera/runtime/executor/frame.hpp>
+
+namespace tessera::runtime {
+
+/// The steps of one graph, made ready to run on its frames.
+class PreparedGraph {
+ public:
+  PreparedGraph(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh)
+      : graph_(graph), layout_(graph, plan, mesh) {}
+
+  const GraphView& graph() const { return graph_; }
+  const FrameLayout& layout() const { return layout_; }
+  /// `ran`: the steps of the plan that it carries out.
+  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
+    steps_.push_back(std::move(step));
+    ran_.push_back(ran);
+  }
+  /// Of the step that needs most, bodies of repeats included.
+  std::int64_t scratch_bytes() const {
+    std::int64_t most = 0;
+    for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
+    return most;
+  }
+  /// About what it takes itself.
+  std::int64_t bytes() const {
+    std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
+    const GraphPlan& plan = layout_.plan();
+    for (std::size_t v = 0; v < plan.values.size(); ++v)
+      sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
+    sum += step_bytes * static_cast<std::int64_t>(plan.steps.size());
+    for (const auto& step : steps_) sum += step->table_bytes();
+    return sum;
+  }
+  void run_steps(Frame& frame) const {
+    if (frame.observer != nullptr) return run_observed(frame);
+    for (const auto& step : steps_) step->run(frame);
+  }
+
+ private:
+  GraphView graph_;
+  FrameLayout layout_;
+  std::vector<std::unique_ptr<PreparedStep>> steps_;
+  std::vector<RanSteps> ran_;
+
+  // Of a value, a shard of it and a step, with the small blocks that they own.
+  static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
+  static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
+  static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;
+
+  void run_observed(Frame& frame) const {
+    frame.observer->entered(layout_, frame);
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      steps_[s]->run(frame);
+      frame.observer->ran(layout_, frame, ran_[s]);
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

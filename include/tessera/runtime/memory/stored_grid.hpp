@@ -1,0 +1,26 @@
+#ifndef TESSERA_RUNTIME_MEMORY_STORED_GRID_HPP
+#define TESSERA_RUNTIME_MEMORY_STORED_GRID_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/base/error.hpp>
+#include <tessera/mesh/sharding.hpp>
+
+namespace tessera::runtime {
+
+/// Most distinct shards of one tensor, and most places of one step: what is known of each takes up to a kilobyte.
+inline constexpr int most_shards = 1 << 20;
+
+/// The distinct shards of a tensor that is stored, not only planned with. Errors: `capacity` for more than most_shards.
+inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
+  const ShardGrid grid(mesh, sharding);
+  if (grid.count() > most_shards)
+    fail(errc::capacity, "[run] shards: ", text(sharding, mesh), " on ", mesh.text(), " has ", grid.count(),
+         " distinct shards, and this process runs at most ", most_shards, "; a plan may have any number");
+  return grid;
+}
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

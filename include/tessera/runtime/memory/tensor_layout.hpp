@@ -1,0 +1,111 @@
+#ifndef TESSERA_RUNTIME_MEMORY_TENSOR_LAYOUT_HPP
+#define TESSERA_RUNTIME_MEMORY_TENSOR_LAYOUT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/hash.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/memory/buffer.hpp>
+#include <tessera/runtime/memory/stored_grid.hpp>
+
+namespace tessera {
+
+/// One shard in memory: row-major, of the box that ShardGrid and shard_box give it.
+struct StoredShard {
+  std::int64_t offset = 0;  ///< in bytes, in the storage's block
+  Box box;
+};
+
+/// All that is known of a tensor but its elements. Tensors alike share one: equal ids mean equal layouts (but not the
+/// other way round), so that a program knows by a word what it was called with before.
+class TensorLayout final : public RefCounted {
+ public:
+  TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
+      : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding),
+        placement_(canonical(sharding, mesh)) {
+    const ShardGrid grid = runtime::stored_grid(mesh, sharding);
+    shards_.reserve(static_cast<std::size_t>(grid.count()));
+    for (int s = 0; s < grid.count(); ++s) {
+      const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
+      shards_.push_back({bytes_, box});
+      const std::int64_t own = volume(extents(box)) * static_cast<std::int64_t>(size_of(dtype));
+      bytes_ += (own + runtime::block_alignment - 1) / runtime::block_alignment * runtime::block_alignment;
+    }
+  }
+
+  /// The layout that tensors alike have, as long as it was asked for not long ago; otherwise a new one.
+  static IntrusivePtr<TensorLayout> of(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) {
+    std::uint64_t hash = hash_mix(hash_mix(mesh.hash(), sharding.hash()), static_cast<std::uint64_t>(dtype));
+    for (std::int64_t extent : shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+    Recent& recent = Recent::instance();
+    IntrusivePtr<TensorLayout>& slot = recent.layouts[hash % recent.layouts.size()];
+    {
+      const std::lock_guard lock(recent.mutex);
+      if (slot && slot->is(mesh, dtype, shape, sharding)) return slot;
+    }
+    IntrusivePtr<TensorLayout> made(new TensorLayout(mesh, dtype, shape, sharding));
+    IntrusivePtr<TensorLayout> last = made;  // what it replaces is destroyed outside of the lock
+    const std::lock_guard lock(recent.mutex);
+    std::swap(slot, last);
+    return made;
+  }
+
+  /// Never given to another layout, and never 0.
+  std::uint64_t id() const { return id_; }
+  const Mesh& mesh() const { return mesh_; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  /// As it was written.
+  const Sharding& sharding() const { return sharding_; }
+  /// What it means, as `canonical` has it.
+  const Sharding& placement() const { return placement_; }
+  int shard_count() const { return static_cast<int>(shards_.size()); }
+  const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
+  /// Of all shards.
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Recent {
+    std::mutex mutex;
+    std::array<IntrusivePtr<TensorLayout>, 256> layouts;
+    static Recent& instance() {
+      static Recent& recent = *new Recent;  // never destroyed: tensors in static variables may outlive any static
+      return recent;
+    }
+    Recent() {
+      runtime::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
+    }
+  };
+
+  std::uint64_t id_;
+  Mesh mesh_;
+  DType dtype_;
+  Shape shape_;
+  Sharding sharding_, placement_;
+  std::vector<StoredShard> shards_;
+  std::int64_t bytes_ = 0;
+
+  static std::uint64_t next_id() {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+  bool is(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) const {
+    return dtype_ == dtype && shape_ == shape && sharding_ == sharding && mesh_ == mesh;
+  }
+};
+
+using TensorLayoutPtr = IntrusivePtr<TensorLayout>;
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,106 @@
+#ifndef TESSERA_RUNTIME_ORACLE_ORACLE_HPP
+#define TESSERA_RUNTIME_ORACLE_ORACLE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/source.hpp>
+
+namespace tessera {
+
+/// One element that differs.
+struct OracleElement {
+  Shape index;         ///< in the whole tensor
+  int device = -1;     ///< one that holds it; -1: a part of it is on several
+  double sharded = 0;  ///< of a partial value, all parts together
+  double one_device = 0;
+  double allowed = 0;  ///< how far apart rounding can take the two
+};
+
+/// A value that differs between a program on its mesh and the same program on one device.
+struct OracleDifference {
+  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, layout
+  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
+  Source source{};    ///< the line that made it
+  std::int64_t count = 0, elements = 0;  ///< that differ, of all
+  OracleElement first, largest;
+
+  /// What is known of it, in a few lines.
+  std::string text() const;
+};
+
+struct Leaf;
+namespace runtime {
+class Executable;
+}
+
+namespace detail {
+
+/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
+struct OracleSink {
+  /// Runs a program and compares. It is known where oracle mode is asked for, so that no other unit has its code.
+  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
+
+  bool throws = true;
+  std::vector<OracleDifference> differences{};
+  std::int64_t compared = 0;
+  Run run = nullptr;
+
+  static OracleSink*& innermost() {
+    static thread_local OracleSink* sink = nullptr;
+    return sink;
+  }
+  /// What compares programs of threads without a sink; null: nothing.
+  static std::atomic<Run>& everywhere() {
+    static std::atomic<Run> run{nullptr};
+    return run;
+  }
+  static Run running() {
+    const OracleSink* const sink = innermost();
+    return sink != nullptr ? sink->run : everywhere().load(std::memory_order_acquire);
+  }
+};
+
+inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
+
+/// Takes what a comparison found. Errors: `oracle`.
+inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
+  OracleSink* const sink = OracleSink::innermost();
+  if (sink != nullptr) sink->compared += compared;
+  if (found.empty()) return;
+  if (sink == nullptr || sink->throws) fail(errc::oracle, "[oracle] ", found[0].text());
+  for (OracleDifference& one : found) sink->differences.push_back(std::move(one));
+}
+
+}  // namespace detail
+
+inline std::string OracleDifference::text() const {
+  char numbers[128];
+  const auto element = [&](const OracleElement& e) {
+    std::string at = "[";
+    for (std::size_t d = 0; d < e.index.size(); ++d) at += concat_text(d == 0 ? "" : ",", e.index[d]);
+    at += e.device < 0 ? std::string("], all parts: ") : concat_text("] on device ", e.device, ": ");
+    std::snprintf(numbers, sizeof numbers, "%.9g, on one device %.9g (rounding allows %.2g)", e.sharded, e.one_device,
+                  e.allowed);
+    return at + numbers;
+  };
+  const std::string line = source.text();
+  return concat_text("values differ: ", what, line.empty() ? "" : " at ", line, after.empty() ? "" : ", after ", after,
+                     ": ", count, " of ", elements, " elements\n  first   ", element(first), "\n  largest ",
+                     element(largest));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

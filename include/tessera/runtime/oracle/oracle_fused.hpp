@@ -1,0 +1,217 @@
+#ifndef TESSERA_RUNTIME_ORACLE_ORACLE_FUSED_HPP
+#define TESSERA_RUNTIME_ORACLE_ORACLE_FUSED_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/graph/fuse/fused.hpp>
+#include <tessera/graph/fuse/units.hpp>
+#include <tessera/runtime/oracle/oracle_value.hpp>
+
+namespace tessera::runtime {
+
+/// What an elementwise operation makes of numbers.
+inline double apply_number(Op op, DType to, DType from, double a, double b, double c) {
+  const OpRow& row = row_of(op);
+  if (op == Op::cast) {
+    if (to == DType::bool_) return a != 0;
+    return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
+  }
+  if (op == Op::div && !is_floating(to)) return b == 0 ? 0 : std::trunc(a / b);
+  return row.number(a, b, c);
+}
+
+/// Follows rounding through one fused unit: evaluates it in double on whole tensors, and with each number carries how
+/// far reductions in another order can move it. What no reduction enters is computed alike everywhere: 0.
+class OracleFused {
+ public:
+  struct Operand {
+    const WholeValue* value = nullptr;
+    double slack = 0;          ///< how far all elements may be off already
+    kernels::Strides strides;  ///< by dim of the iteration space
+  };
+
+  OracleFused(const Fused& fused, const Shape& space, std::vector<Operand> inputs, std::vector<double> uniforms)
+      : fused_(fused), space_(space), inputs_(std::move(inputs)), uniforms_(std::move(uniforms)) {
+    if (space_.empty()) space_.push_back(1);
+    for (Operand& input : inputs_)
+      if (input.strides.empty()) input.strides.push_back(0);
+  }
+
+  /// By output: how far each element may be off.
+  std::vector<std::vector<double>> run(std::vector<Operand> outputs) {
+    for (Operand& output : outputs)
+      if (output.strides.empty()) output.strides.push_back(0);
+    outputs_ = std::move(outputs);
+    for (const Operand& output : outputs_) {
+      const auto n = static_cast<std::size_t>(output.value->size());
+      allowed_.emplace_back(n, 0.0);
+      terms_.emplace_back(n, 0.0);
+    }
+    const std::size_t row_dim = space_.size() - 1;
+    Shape outer = space_;
+    outer[row_dim] = 1;
+    index_ = Shape(space_.size(), 0);
+    for (std::int64_t row = volume(outer); row > 0 && space_[row_dim] > 0; --row) {
+      run_row(space_[row_dim]);
+      for (std::size_t d = row_dim; d-- > 0;) {
+        if (++index_[d] < space_[d]) break;
+        index_[d] = 0;
+      }
+    }
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const Store& store = fused_.stores[o];
+      if (store.kind != StoreKind::accumulate || store.op != Op::sum || !is_floating(store.dtype)) continue;
+      const double n = static_cast<double>(volume(space_)) / std::max<double>(1, static_cast<double>(terms_[o].size()));
+      const double eps = rounding_of(computed_as(store.dtype));
+      for (std::size_t i = 0; i < terms_[o].size(); ++i)
+        allowed_[o][i] += order_factor(n) * eps * terms_[o][i] +
+                          rounding_of(store.dtype) * std::fabs((*outputs_[o].value)[static_cast<std::int64_t>(i)]);
+    }
+    return std::move(allowed_);
+  }
+
+ private:
+  struct Number {
+    double value = 0, off = 0;
+  };
+  const Fused& fused_;
+  Shape space_;
+  std::vector<Operand> inputs_, outputs_;
+  std::vector<double> uniforms_;
+  Shape index_;
+  std::vector<std::vector<double>> allowed_, terms_;
+  Number numbers_[Fused::max_instrs];
+
+  std::int64_t place(const Operand& operand) const {
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d < space_.size(); ++d) at += index_[d] * operand.strides[d];
+    return at;
+  }
+
+  void run_row(std::int64_t extent) {
+    const std::size_t row_dim = space_.size() - 1;
+    index_[row_dim] = 0;
+    at_level(0, 0, false);
+    double sizes[Fused::max_instrs], off[Fused::max_instrs], sums[Fused::max_instrs];
+    for (int pass = 0; pass < fused_.phases; ++pass) {
+      const auto reduced_here = [&](const Instr& i) { return i.kind == InstrKind::reduce && i.phase == pass + 1; };
+      for (int i = 0; i < fused_.instr_count; ++i) {
+        sizes[i] = off[i] = 0;
+        sums[i] = fused_.instrs[i].op == Op::max ? -INFINITY : fused_.instrs[i].op == Op::min ? INFINITY : 0;
+      }
+      for (index_[row_dim] = 0; index_[row_dim] < extent; ++index_[row_dim]) {
+        at_level(0, pass, true);
+        for (int i = 0; i < fused_.instr_count; ++i) {
+          const Instr& instr = fused_.instrs[i];
+          if (!reduced_here(instr)) continue;
+          const Number& term = numbers_[instr.a];
+          if (instr.op == Op::sum) {
+            sums[i] += term.value;
+            sizes[i] += std::fabs(term.value);
+            off[i] += term.off;
+          } else {
+            if (std::isnan(term.value) || (instr.op == Op::max ? term.value > sums[i] : term.value < sums[i]))
+              sums[i] = term.value;
+            off[i] = std::max(off[i], term.off);
+          }
+        }
+        if (pass + 1 == fused_.phases) store_elements();
+      }
+      index_[row_dim] = 0;
+      for (int i = 0; i < fused_.instr_count; ++i) {
+        const Instr& instr = fused_.instrs[i];
+        if (!reduced_here(instr)) continue;
+        numbers_[i] = {sums[i], off[i]};
+        if (instr.op == Op::sum && is_floating(instr.dtype))
+          numbers_[i].off +=
+              order_factor(static_cast<double>(extent)) * rounding_of(computed_as(instr.dtype)) * sizes[i];
+      }
+      at_level(pass + 1, pass + 1, false);
+    }
+    store_rows(extent);
+  }
+
+  /// Evaluates what exists from pass `first` to `last` on: at the element, or once a row.
+  void at_level(int first, int last, bool element) {
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      const Instr& instr = fused_.instrs[i];
+      if ((instr.level == Level::element) != element || instr.phase < first || instr.phase > last) continue;
+      if (instr.kind == InstrKind::reduce) continue;
+      numbers_[i] = evaluate(instr);
+    }
+  }
+  Number evaluate(const Instr& instr) const {
+    if (instr.kind == InstrKind::load) {
+      const Operand& from = inputs_[instr.a];
+      return {(*from.value)[place(from)], from.slack};
+    }
+    if (instr.kind == InstrKind::uniform) return {uniforms_[instr.a], 0};
+    if (instr.kind == InstrKind::index)
+      return {static_cast<double>(index_[std::min<std::size_t>(instr.a, index_.size() - 1)]), 0};
+    const std::uint8_t from[] = {instr.a, instr.b, instr.c};
+    const int arity = row_of(instr.op).arity == any_arity ? 3 : std::min<int>(row_of(instr.op).arity, 3);
+    double x[3]{};
+    double off = 0;
+    for (int k = 0; k < arity; ++k) x[k] = numbers_[from[k]].value;
+    const DType type = fused_.instrs[instr.a].dtype;
+    Number made{apply_number(instr.op, instr.dtype, type, x[0], x[1], x[2]), 0};
+    bool moved = false;
+    for (int k = 0; k < arity; ++k) {
+      off = numbers_[from[k]].off;
+      if (off == 0) continue;
+      moved = true;
+      double most = 0;
+      for (const double shifted : {x[k] + off, x[k] - off}) {
+        double y[] = {x[0], x[1], x[2]};
+        y[k] = shifted;
+        const double other = apply_number(instr.op, instr.dtype, type, y[0], y[1], y[2]);
+        if (other == made.value || (std::isnan(other) && std::isnan(made.value))) continue;
+        const double distance = std::fabs(other - made.value);
+        most = std::isnan(distance) ? INFINITY : std::max(most, distance);
+      }
+      made.off += most;
+    }
+    if (moved) made.off += rounding_of(instr.dtype) * std::fabs(made.value);
+    return made;
+  }
+
+  void store_elements() {
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const Store& store = fused_.stores[o];
+      if (store.kind == StoreKind::row) continue;
+      const Instr& from = fused_.instrs[store.instr];
+      if (store.kind == StoreKind::accumulate && from.level != Level::element && !store.along_row) continue;
+      put(o, numbers_[store.instr]);
+    }
+  }
+  void store_rows(std::int64_t) {
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const Store& store = fused_.stores[o];
+      const bool once =
+          store.kind == StoreKind::row || (store.kind == StoreKind::accumulate &&
+                                           fused_.instrs[store.instr].level != Level::element && !store.along_row);
+      if (once) put(o, numbers_[store.instr]);
+    }
+  }
+  void put(std::size_t o, const Number& number) {
+    const Store& store = fused_.stores[o];
+    const auto at = static_cast<std::size_t>(place(outputs_[o]));
+    if (store.kind == StoreKind::accumulate) {
+      allowed_[o][at] = store.op == Op::sum ? allowed_[o][at] + number.off : std::max(allowed_[o][at], number.off);
+      terms_[o][at] += std::fabs(number.value);
+    } else {
+      allowed_[o][at] = number.off > 0 ? number.off + rounding_of(store.dtype) * std::fabs(number.value) : 0;
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

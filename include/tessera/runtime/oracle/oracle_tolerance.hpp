@@ -1,0 +1,252 @@
+#ifndef TESSERA_RUNTIME_ORACLE_ORACLE_TOLERANCE_HPP
+#define TESSERA_RUNTIME_ORACLE_ORACLE_TOLERANCE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/ir/attention_form.hpp>
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/runtime/oracle/oracle_fused.hpp>
+#include <tessera/runtime/oracle/oracle_value.hpp>
+
+namespace tessera::runtime {
+
+/// A tensor that a unit read or made, as it is on one device, and how far off its elements may be.
+struct OracleOperand {
+  const WholeValue* value = nullptr;  ///< null: a host scalar, or unknown
+  double number = 0;                  ///< of a host scalar
+  double slack = 0;
+};
+
+/// How far rounding can take the results of a unit from those of one device, whose operands are the same but for their
+/// slack. Empty: not at all.
+using Allowed = std::vector<double>;
+
+namespace detail {
+
+inline std::vector<double> squares_over(const OracleOperand& operand, const std::int8_t* labels,
+                                        const std::int64_t* extents, std::uint32_t kept, kernels::Strides& strides,
+                                        int out_rank, const std::int8_t* out) {
+  // Norms by the labels that the result has; the others are summed, and count as often as they repeat.
+  Shape own = operand.value == nullptr ? Shape{} : operand.value->shape;
+  std::int64_t step[32]{};
+  std::int64_t count = 1;
+  double repeats = 1;
+  bool seen[32]{};
+  kernels::Strides to(own.size(), 0);
+  for (std::size_t d = own.size(); d-- > 0;) {
+    const int label = labels[d];
+    seen[label] = true;
+    if ((kept >> label & 1u) != 0) {
+      if (own[d] > 1) to[d] = step[label] = count;
+      count *= own[d];
+    } else if (own[d] != 0) {
+      repeats *= static_cast<double>(extents[label]) / static_cast<double>(own[d]);
+    }
+  }
+  for (int label = 0; label < 32; ++label)
+    if (!seen[label] && extents[label] > 1 && (kept >> label & 1u) == 0) repeats *= static_cast<double>(extents[label]);
+  strides = kernels::Strides(static_cast<std::size_t>(out_rank), 0);
+  for (int d = 0; d < out_rank; ++d) strides[static_cast<std::size_t>(d)] = step[static_cast<int>(out[d])];
+  std::vector<double> norms(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)), 0);
+  if (operand.value == nullptr) {
+    norms[0] = operand.number * operand.number;
+  } else {
+    const kernels::Strides from = kernels::contiguous_strides(own);
+    walk(own, from, to, to, [&](std::int64_t at, std::int64_t norm, std::int64_t) {
+      const double x = (*operand.value)[at];
+      norms[static_cast<std::size_t>(norm)] += x * x;
+    });
+  }
+  for (double& norm : norms) norm = std::sqrt(norm * repeats);
+  return norms;
+}
+
+}  // namespace detail
+
+/// Of a product: the sizes of the terms of one element add up to no more than the norms of its row and its column
+/// multiplied (Cauchy and Schwarz).
+inline Allowed contraction_allowed(const Node& einsum, const OracleOperand& a, const OracleOperand& b,
+                                   const OracleOperand* addend, const WholeValue& result) {
+  const EinsumLabels labels = EinsumLabels::of(einsum);
+  std::int64_t extents[32]{};
+  std::uint32_t kept = 0;
+  for (const auto& [operand, own] : {std::pair(&a, labels.a), std::pair(&b, labels.b)})
+    for (std::size_t d = 0; operand->value != nullptr && d < operand->value->shape.size(); ++d)
+      extents[own[d]] = std::max(extents[own[d]], operand->value->shape[d]);
+  const int rank = static_cast<int>(result.shape.size());
+  for (int d = 0; d < rank; ++d) kept |= 1u << labels.out[d];
+  double terms = 1;
+  for (int label = 0; label < 32; ++label)
+    if (extents[label] > 0 && (kept >> label & 1u) == 0) terms *= static_cast<double>(extents[label]);
+  const double eps = rounding_of(computed_as(result.dtype));
+  if (eps == 0) return {};
+  kernels::Strides at_a, at_b;
+  const std::vector<double> rows = detail::squares_over(a, labels.a, extents, kept, at_a, rank, labels.out);
+  const std::vector<double> columns = detail::squares_over(b, labels.b, extents, kept, at_b, rank, labels.out);
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  std::size_t i = 0;
+  const double root = std::sqrt(terms);
+  walk(result.shape, at_a, at_b, at_b, [&](std::int64_t r, std::int64_t c, std::int64_t) {
+    const double x = rows[static_cast<std::size_t>(r)], y = columns[static_cast<std::size_t>(c)];
+    double size = x * y, off = a.slack * root * y + b.slack * root * x;
+    if (addend != nullptr) {
+      size += addend->value != nullptr ? std::fabs((*addend->value)[static_cast<std::int64_t>(i)])
+                                       : std::fabs(addend->number);
+      off += addend->slack;
+    }
+    allowed[i] = order_factor(terms) * eps * size + off +
+                 rounding_of(result.dtype) * std::fabs(result[static_cast<std::int64_t>(i)]);
+    ++i;
+  });
+  return allowed;
+}
+
+/// Of rows added into a table.
+inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& index, const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  if (rows.value == nullptr || index.value == nullptr || result.shape.empty() || result.size() == 0) return allowed;
+  std::vector<double> count(static_cast<std::size_t>(result.shape[0]), 0);
+  const std::int64_t n = index.value->size(), inner = result.size() / result.shape[0];
+  const double eps = rounding_of(computed_as(result.dtype));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto row = static_cast<std::int64_t>((*index.value)[i]);
+    if (row < 0 || row >= result.shape[0]) continue;
+    ++count[static_cast<std::size_t>(row)];
+    for (std::int64_t k = 0; k < inner; ++k)
+      allowed[static_cast<std::size_t>(row * inner + k)] += std::fabs((*rows.value)[i * inner + k]);
+  }
+  for (std::int64_t row = 0; row < result.shape[0]; ++row)
+    for (std::int64_t k = 0; k < inner; ++k) {
+      double& own = allowed[static_cast<std::size_t>(row * inner + k)];
+      const double terms = count[static_cast<std::size_t>(row)];
+      own = terms == 0 ? 0
+                       : order_factor(terms) * eps * own + terms * rows.slack +
+                             rounding_of(result.dtype) * std::fabs(result[row * inner + k]);
+    }
+  return allowed;
+}
+
+/// Of runs added back into a dim.
+inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std::int64_t stride, std::int64_t dilation,
+                            const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  if (operand.value == nullptr) return allowed;
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  kernels::Strides to = kernels::contiguous_strides(result.shape);
+  to.insert(dim + 1, to[dim] * dilation);
+  to[dim] *= stride;
+  std::int64_t i = 0;
+  walk(operand.value->shape, to, to, to, [&](std::int64_t at, std::int64_t, std::int64_t) {
+    allowed[static_cast<std::size_t>(at)] += std::fabs((*operand.value)[i++]);
+  });
+  const auto terms = static_cast<double>(operand.value->shape[dim + 1]);
+  for (double& own : allowed) own = order_factor(terms) * rounding_of(result.dtype) * own + terms * operand.slack;
+  return allowed;
+}
+
+/// Of elements added along a dim.
+inline Allowed put_along_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
+                                 const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  if (operand.value == nullptr || index.value == nullptr) return allowed;
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  std::vector<double> count(allowed.size(), 0);
+  kernels::Strides to = kernels::contiguous_strides(result.shape);
+  const std::int64_t step = to[dim];
+  to[dim] = 0;
+  std::int64_t i = 0;
+  walk(operand.value->shape, to, to, to, [&](std::int64_t line, std::int64_t, std::int64_t) {
+    const auto at = static_cast<std::size_t>(line + static_cast<std::int64_t>((*index.value)[i]) * step);
+    if (at < allowed.size()) {
+      allowed[at] += std::fabs((*operand.value)[i]);
+      ++count[at];
+    }
+    ++i;
+  });
+  for (std::size_t at = 0; at < allowed.size(); ++at)
+    allowed[at] = order_factor(count[at]) * rounding_of(result.dtype) * allowed[at] + count[at] * operand.slack;
+  return allowed;
+}
+
+/// Of sums along a dim: as sums of what is before each element and itself.
+inline Allowed scan_allowed(const Node& node, const OracleOperand& operand, const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  const double eps = rounding_of(result.dtype);
+  if (operand.value == nullptr || (eps == 0 && operand.slack == 0)) return allowed;
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  const std::int64_t n = result.shape[dim], step = kernels::contiguous_strides(result.shape)[dim];
+  const bool reverse = Scan::of(node).reverse;
+  for (std::int64_t line = 0; line < (n == 0 ? 0 : result.size() / n); ++line) {
+    const std::int64_t first = line / step * step * n + line % step;
+    double sizes = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t at = first + (reverse ? n - 1 - i : i) * step;
+      const double terms = static_cast<double>(i + 1);
+      sizes += std::fabs((*operand.value)[at]);
+      allowed[static_cast<std::size_t>(at)] = order_factor(terms) * eps * sizes + terms * operand.slack;
+    }
+  }
+  return allowed;
+}
+
+/// Of attention: `operands` as the node lists them (q, k, v, ...), all of them tensors but the scale, which is last.
+inline Allowed attention_allowed(const Node& node, const std::vector<OracleOperand>& operands,
+                                 const WholeValue& result) {
+  struct Size {
+    double norm = 0, most = 0;  // of the longest row along the last dim; of the largest element
+  };
+  const auto size_of_rows = [](const OracleOperand& x) {
+    Size size;
+    if (x.value == nullptr || x.value->size() == 0) return size;
+    const std::int64_t width = x.value->shape[x.value->shape.size() - 1];
+    for (std::int64_t i = 0; i < x.value->size(); i += width) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < width; ++k) {
+        const double v = std::fabs((*x.value)[i + k]);
+        sum += v * v;
+        size.most = std::max(size.most, v);
+      }
+      size.norm = std::max(size.norm, std::sqrt(sum));
+    }
+    return size;
+  };
+  const Size q = size_of_rows(operands[0]), k = size_of_rows(operands[1]);
+  const double scale = std::fabs(operands.back().number), score = scale * q.norm * k.norm;
+  const double width = static_cast<double>(operands[0].value->shape[3]),
+               keys = static_cast<double>(operands[1].value->shape[1]),
+               queries = static_cast<double>(operands[0].value->shape[1]);
+  const double eps = rounding_of(operands[0].value->dtype), own = rounding_of(result.dtype);
+  // How far the logarithm of a weight may be off: its score, the exponential, the sum that it is divided by.
+  const double weight = eps * (order_factor(width) * score + 2 * (1 + score) + order_factor(keys));
+  double most = 0;
+  if (node.op == Op::attention_lse) {
+    most = weight;
+  } else {
+    const Size v = size_of_rows(operands[2]);
+    most = 2 * weight * v.most;
+    if (node.op == Op::attention_grad) {
+      const Size g = size_of_rows(operands[5]);
+      const double slope = g.norm * v.norm * (4 * weight + 4 * eps * order_factor(std::max(width, keys)));
+      const AttentionForm form = AttentionForm::of_node(node);
+      const double sums = 2 * eps * order_factor(queries);
+      most = form.of == 0   ? scale * k.most * slope
+             : form.of == 1 ? queries * scale * q.most * (slope + sums * g.norm * v.norm)
+                            : queries * g.most * (2 * weight + sums);
+    }
+  }
+  Allowed allowed(static_cast<std::size_t>(result.size()), most);
+  for (std::int64_t i = 0; i < result.size(); ++i) allowed[static_cast<std::size_t>(i)] += own * std::fabs(result[i]);
+  return allowed;
+}
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,397 @@
+#ifndef TESSERA_RUNTIME_STEPS_CONTRACTION_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_CONTRACTION_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/kernels/gemm/contraction.hpp>
+#include <tessera/kernels/isa.hpp>
+#include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/steps/sum_targets.hpp>
+#include <tessera/runtime/threads/team.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
+/// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
+/// while it is about to be in the cache anyway, and an epilogue works on each part of the box before it leaves it.
+template <DTypeSet Types> class ContractionStep final : public PreparedStep {
+ public:
+  explicit ContractionStep(const StepContext& c)
+      : dtype_(c.graph.operand_node(c.units[c.step.unit].space, 0).dtype),
+        has_addend_(c.units[c.step.unit].addend >= 0) {
+    const FrameLayout& layout = c.layout;
+    const PlanStep& step = c.step;
+    const Node& node = c.graph[c.units[c.step.unit].space];
+    const EinsumLabels labels = EinsumLabels::of(node);
+    const WorkGrid work(layout, step);
+    const int out = step.outputs[0], addend = has_addend_ ? step.inputs.back() : -1;
+    int operands[2] = {-1, -1};  // a number has no value of its own
+    for (std::size_t i = 0; i < step.inputs.size(); ++i)
+      if (const int operand = c.units.input(c.step.unit, static_cast<int>(i)).operand; operand >= 0)
+        operands[operand] = step.inputs[i];
+    for (int k = 0; k < 2; ++k) numbers_[k] = operands[k] < 0 ? c.graph.operand(c.units[c.step.unit].space, k) : -1;
+    const int a = operands[0], b = operands[1];
+    const auto works_at = [&](int w) {
+      const Coordinates at = work.coordinates(w);
+      return work.stores(at, layout.value(out).sharding) && layout.holds(out, at);
+    };
+    places_.reserve(static_cast<std::size_t>(work.count()));
+    for (int w = 0; w < work.count(); ++w) {
+      if (!works_at(w)) continue;
+      const Coordinates at = work.coordinates(w);
+      Place place;
+      kernels::ContractionShape shape;
+      std::int8_t dense[32];
+      for (auto& d : dense) d = -1;
+      auto add = [&](int value, const std::int8_t* own, kernels::ContractionShape::Labels& to,
+                     kernels::Strides& strides, std::int32_t& pointer) {
+        if (value < 0) return;
+        const ValueLayout& of = layout[value];
+        const int shard = of.index(at);
+        const Shape local = extents(of.boxes[static_cast<std::size_t>(shard)]);
+        for (std::size_t d = 0; d < local.size(); ++d) {
+          const std::int8_t label = own[d];
+          if (dense[label] < 0) {
+            dense[label] = static_cast<std::int8_t>(shape.extents.size());
+            shape.extents.push_back(local[d]);
+          }
+          std::int64_t& known = shape.extents[static_cast<std::size_t>(dense[label])];
+          // A dim of static extent 1 against one that is longer repeats.
+          const bool repeats = local[d] == 1 && known != 1;
+          if (known == 1) known = local[d];
+          to.push_back(dense[label]);
+          strides.push_back(repeats ? 0 : of.strides[static_cast<std::size_t>(shard)][d]);
+        }
+        pointer = of.first + shard;
+      };
+      add(a, labels.a, shape.a, shape.a_strides, place.a);
+      add(b, labels.b, shape.b, shape.b_strides, place.b);
+      add(out, labels.out, shape.out, shape.out_strides, place.out);
+      // What was met before its label grew repeats too.
+      for (std::size_t d = 0; d < shape.a.size(); ++d)
+        if (layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].end[d] -
+                layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].begin[d] ==
+            1)
+          shape.a_strides[d] = 0;
+      place.shape = shared(shape);
+      if (addend >= 0 && adds_at(at, layout.value(out).sharding, layout.value(addend).sharding)) {
+        const int shard = layout[addend].index(at);
+        place.addend = layout[addend].first + shard;
+        addend_strides_.resize(places_.size());
+        addend_strides_.push_back(layout[addend].strides[static_cast<std::size_t>(shard)]);
+      }
+      place.work = w;
+      place.destination = static_cast<int>(places_.size());
+      places_.push_back(std::move(place));
+    }
+    make_items(static_cast<int>(places_.size()));
+  }
+
+  std::int64_t scratch_bytes() const override { return packed_bytes_; }
+  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
+
+  bool attach(std::unique_ptr<Epilogue>& epilogue) override {
+    epilogue_ = std::move(epilogue);
+    return true;
+  }
+
+  /// Each place rounds what it sums, and stores nothing else.
+  bool attach_rounding(const FrameLayout& layout, const PlanStep& rounding, int bias) override {
+    if (dtype_ != DType::bf16 || epilogue_ || has_addend_) return false;
+    const int product = rounding.inputs[0] == bias ? rounding.inputs[1] : rounding.inputs[0];
+    const ValueLayout &own = layout[product], &target = layout[rounding.outputs[0]];
+    std::vector<Place> places = places_;
+    for (Place& place : places) {
+      const auto shard = static_cast<std::size_t>(place.out - own.first);
+      const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
+      const auto to = static_cast<std::size_t>(target.index(at));
+      if (!plan_of(place).can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
+      place.rounded = target.first + static_cast<std::int32_t>(to);
+      if (bias < 0) continue;
+      const auto row = static_cast<std::size_t>(layout[bias].index(at));
+      const Shape part = extents(own.boxes[shard]);
+      if (layout.value(bias).dtype != DType::f32 || layout[bias].strides[row][0] != 1 ||
+          extents(layout[bias].boxes[row])[0] != part[part.size() - 1])
+        return false;
+      place.bias = layout[bias].first + static_cast<std::int32_t>(row);
+    }
+    std::swap(places, places_);
+    return true;
+  }
+
+  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
+  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
+    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
+    if (epilogue_ || has_addend_ || targets.empty() || places_.size() < 2) return false;
+    const auto target_of = [&](std::int32_t p) {
+      return targets[static_cast<std::size_t>(places_[static_cast<std::size_t>(p)].out -
+                                              layout[reshard.inputs[0]].first)];
+    };
+    std::vector<std::int32_t> order(places_.size());
+    for (std::size_t p = 0; p < order.size(); ++p) order[p] = static_cast<std::int32_t>(p);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int32_t x, std::int32_t y) { return target_of(x) < target_of(y); });
+    std::vector<Place> places;
+    places.reserve(places_.size());
+    for (const std::int32_t p : order) {
+      places.push_back(places_[static_cast<std::size_t>(p)]);
+      places.back().out = target_of(p);
+    }
+    int destinations = 0;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      const bool first = p == 0 || places[p].out != places[p - 1].out;
+      places[p].destination = first ? static_cast<int>(p) : places[p - 1].destination;
+      destinations += first ? 1 : 0;
+    }
+    if (destinations != layout[reshard.outputs[0]].shards()) return false;  // one that no place adds to
+    std::swap(places, places_);
+    if (make_items(destinations)) return true;
+    std::swap(places, places_);
+    make_items(static_cast<int>(places_.size()));
+    return false;
+  }
+
+  void run(Frame& frame) const override { run_items(frame, epilogue_.get()); }
+  void run_alone(Frame& frame) const override { run_items(frame, nullptr); }
+
+ private:
+  void run_items(Frame& frame, const Epilogue* epilogue) const {
+    if (items_ == 0) return;
+    if (pack_parts_ > 0) pack(frame);
+    const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
+    parallel_for(items_, cost, [&](std::int64_t i) {
+      const auto [first, item] = find_item(i);
+      dispatch<Types>(
+          dtype_,
+          [&]<class T>() {
+            const int destination = places_[first].destination;
+            for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
+              run_item<T>(frame, epilogue, places_[p], item, p > first);
+          },
+          [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
+    });
+  }
+
+  struct Place {
+    int shape = 0, plan = 0;                             ///< places that are alike share them
+    std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
+    std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
+    std::int64_t first_item = 0;
+    int work = 0;
+    int destination = 0;       ///< the first place of those, one after another, whose sum is the result
+    std::int64_t packed = -1;  ///< bytes into the scratch; -1: items pack for themselves
+    std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
+  };
+  std::unique_ptr<Epilogue> epilogue_;
+  DType dtype_;
+  bool has_addend_;
+  int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
+  std::vector<Place> places_;
+  std::vector<kernels::Strides> addend_strides_;  // by place, of those with an addend
+  /// How the work of a shape is cut when so many places read its operands.
+  struct Product {
+    int shape, readers_of_a, readers_of_b;
+    kernels::ContractionPlan plan;
+  };
+  std::vector<kernels::ContractionShape> shapes_;
+  std::vector<Product> plans_;
+  std::vector<int> packers_;  // places with parts of the packing, in their order
+  std::int64_t items_ = 0;
+  bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
+  std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
+  double flops_ = 0;
+
+  static bool adds_at(const Coordinates& at, const Sharding& out, const Sharding& addend) {
+    for (std::size_t axis = 0; axis < at.size(); ++axis)
+      if (((out.unreduced & ~addend.unreduced) >> axis & 1) != 0 && at[axis] != 0) return false;
+    return true;
+  }
+
+  /// Cuts the work of all places into items. False: places of one destination are not cut alike.
+  bool make_items(int destinations) {
+    items_ = packed_bytes_ = pack_parts_ = 0;
+    flops_ = 0;
+    plans_.clear();
+    bool alike = true;
+    const int threads = std::max(1, parallelism() / std::max(destinations, 1));
+    const std::vector<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      Place& place = places_[p];
+      place.plan = planned(place.shape, readers_of_a[static_cast<std::size_t>(place.a + 1)],
+                           readers_of_b[static_cast<std::size_t>(place.b + 1)], threads);
+      place.packed = -1;
+      place.first_part = place.part_count = 0;
+      place.first_item = items_;
+      flops_ += plan_of(place).flops();
+      if (place.destination == static_cast<int>(p))
+        items_ += plan_of(place).item_count();
+      else
+        alike = alike && plan_of(place).cuts_as(plan_of(places_[static_cast<std::size_t>(place.destination)]));
+    }
+    dispatch<Types>(
+        dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
+    by_columns_ = destinations == static_cast<int>(places_.size()) && !places_.empty() && places_[0].packed >= 0;
+    for (const Place& place : places_)
+      by_columns_ = by_columns_ && place.packed == places_[0].packed && plan_of(place).cuts_as(plan_of(places_[0]));
+    return alike;
+  }
+
+  const kernels::ContractionPlan& plan_of(const Place& place) const {
+    return plans_[static_cast<std::size_t>(place.plan)].plan;
+  }
+  // Most places are like one of the last: those of other extents are few, however many devices there are.
+  static constexpr std::size_t looked_at = 16;
+  int shared(const kernels::ContractionShape& shape) {
+    for (std::size_t s = shapes_.size(); s > 0 && s + looked_at > shapes_.size(); --s)
+      if (shapes_[s - 1] == shape) return static_cast<int>(s - 1);
+    shapes_.push_back(shape);
+    return static_cast<int>(shapes_.size()) - 1;
+  }
+  int planned(int shape, int readers_of_a, int readers_of_b, int threads) {
+    for (std::size_t p = plans_.size(); p > 0 && p + looked_at > plans_.size(); --p) {
+      const Product& product = plans_[p - 1];
+      if (product.shape == shape && product.readers_of_a == readers_of_a && product.readers_of_b == readers_of_b)
+        return static_cast<int>(p - 1);
+    }
+    plans_.push_back({shape, readers_of_a, readers_of_b,
+                      kernels::ContractionPlan(
+                          shapes_[static_cast<std::size_t>(shape)],
+                          {.parallelism = threads, .readers_of_a = readers_of_a, .readers_of_b = readers_of_b})});
+    return static_cast<int>(plans_.size()) - 1;
+  }
+
+  /// How many places read each shard of an operand, by pointer + 1.
+  std::vector<int> readers(std::int32_t Place::*operand) const {
+    std::vector<int> count(1, 0);
+    for (const Place& place : places_) {
+      const auto at = static_cast<std::size_t>(place.*operand + 1);
+      if (at >= count.size()) count.resize(at + 1, 0);
+      ++count[at];
+    }
+    return count;
+  }
+
+  struct ItemOf {
+    std::size_t place;
+    std::int64_t item;
+  };
+  ItemOf find_item(std::int64_t i) const {
+    const auto count = static_cast<std::int64_t>(places_.size());
+    // Neighbours share their columns, and with them what the cache holds of the packed operand.
+    if (by_columns_) return {static_cast<std::size_t>(i % count), i / count};
+    std::size_t p = 0, high = places_.size();
+    while (high - p > 1) {  // the last place that begins at or before the item
+      const std::size_t middle = (p + high) / 2;
+      (places_[middle].first_item <= i ? p : high) = middle;
+    }
+    p = static_cast<std::size_t>(places_[p].destination);
+    return {p, i - places_[p].first_item};
+  }
+
+  /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
+  template <class T> void share_packing() {
+    constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
+    packers_.clear();
+    std::vector<int> latest, before(places_.size(), -1);  // by shard and by place: who packs the shard, each in its way
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      Place& place = places_[p];
+      const std::int32_t shard = plan_of(place).packs_first() ? place.a : place.b;
+      const auto at = static_cast<std::size_t>(shard + 1);
+      if (at >= latest.size()) latest.resize(at + 1, -1);
+      int same = latest[at];
+      while (same >= 0 && !plan_of(places_[static_cast<std::size_t>(same)]).packs_as(plan_of(place)))
+        same = before[static_cast<std::size_t>(same)];
+      const std::int64_t bytes = plan_of(place).template packed_size<T>() * static_cast<std::int64_t>(sizeof(T));
+      if (same >= 0) {
+        place.packed = places_[static_cast<std::size_t>(same)].packed;
+      } else if (bytes > 0 && shard >= 0 && packed_bytes_ + bytes <= most_bytes) {
+        before[p] = latest[at];
+        latest[at] = static_cast<int>(p);
+        place.packed = packed_bytes_;
+        place.first_part = pack_parts_;
+        if constexpr (is_floating_v<T>) place.part_count = plan_of(place).template pack_count<T>();
+        if (place.part_count > 0) packers_.push_back(static_cast<int>(p));
+        pack_parts_ += place.part_count;
+        packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
+      }
+    }
+  }
+
+  void pack(Frame& frame) const {
+    const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_parts_));
+    parallel_for(pack_parts_, cost, [&](std::int64_t part) {
+      const auto after = std::upper_bound(packers_.begin(), packers_.end(), part, [&](std::int64_t wanted, int p) {
+        return wanted < places_[static_cast<std::size_t>(p)].first_part;
+      });
+      const Place* const own = &places_[static_cast<std::size_t>(*std::prev(after))];
+      dispatch<Types>(
+          dtype_,
+          [&]<class T>() {
+            if constexpr (is_floating_v<T>)
+              plan_of(*own).pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
+                                 reinterpret_cast<T*>(frame.scratch + own->packed));
+          },
+          [] {});
+    });
+  }
+
+  /// Null for an operand that is a number.
+  template <class T> static T* operand(const Frame& frame, std::int32_t at) {
+    return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
+  }
+
+  template <class T>
+  void run_item(Frame& frame, const Epilogue* epilogue, const Place& place, std::int64_t item, bool joins) const {
+    using Out = kernels::product_t<T>;
+    Out* out = operand<Out>(frame, place.out);
+    const Out* addend = operand<Out>(frame, place.addend);
+    const bool adds = addend != nullptr;
+    if (adds && addend != out) {
+      const kernels::Strides& out_strides = shapes_[static_cast<std::size_t>(place.shape)].out_strides;
+      const kernels::Strides& addend_strides = addend_strides_[static_cast<std::size_t>(&place - places_.data())];
+      const kernels::OutputRegion region = plan_of(place).rows_of(item);
+      std::int64_t from = 0, to = 0;
+      for (std::size_t d = 0; d < region.begin.size(); ++d) {
+        from += region.begin[d] * addend_strides[d];
+        to += region.begin[d] * out_strides[d];
+      }
+      kernels::strided_copy(out + to, out_strides, addend + from, addend_strides, region.extent, sizeof(Out));
+    }
+    const auto number = [&](int k) {
+      return numbers_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(numbers_[k])].template as<T>();
+    };
+    const T a = number(0), b = number(1);
+    const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);
+    struct Follow {
+      const Epilogue* epilogue;
+      Frame* frame;
+      int work;
+    } const follow{epilogue, &frame, place.work};
+    const kernels::FinishedBox finished{[](const void* context, const kernels::OutputRegion& box) {
+                                          const Follow& of = *static_cast<const Follow*>(context);
+                                          of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
+                                        },
+                                        &follow};
+    plan_of(place).run(
+        item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
+        adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
+        frame.observer != nullptr
+            ? kernels::RoundedResult{}
+            : kernels::RoundedResult{operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,357 @@
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_PLACES_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_PLACES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/graph/fuse/fused.hpp>
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/long_sums.hpp>
+#include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/memory/past_caches.hpp>
+#include <tessera/runtime/threads/team.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
+/// that tiles accumulate each on its own.
+struct FusedPlaces {
+  /// A kernel call on one shard of the space, and where its operands are.
+  struct Place {
+    FusedCall call;
+    std::int64_t inner = 1, rows = 1;
+    std::vector<FusedView> inputs, outputs;              // strides; data is the byte offset from the shard's pointer
+    std::vector<FusedView> whole_inputs, whole_outputs;  // the same before neighbouring dims were merged
+    std::vector<std::int32_t> input_at, output_at;       // pointers in the frame; -1: not stored here
+    std::int64_t row_values = 0;                         // offset in scratch
+    std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
+    int first_tile = 0, tiles = 0;
+    std::int64_t run_rows = 0;    // rows after which sums in f32 move to sums in f64; 0: none have as many terms
+    std::int64_t long_sums = 0;   // elements of the latter
+    int first_sum = 0, sums = 0;  ///< of its parts of accumulated results
+    bool idle = false;            ///< nothing is made here
+  };
+  struct Tile {
+    int place;
+    std::int64_t row_begin, row_end, inner_begin, inner_end;
+    std::int64_t scratch;  // offset of its private results
+  };
+  /// The parts of one accumulated result.
+  struct Sum {
+    int pointer;
+    int output;
+    int place;
+    std::int64_t elements, offset;
+    std::int64_t long_sum = -1;  ///< where it lies among the sums in f64; -1: it needs none
+  };
+
+  WorkGrid work;
+  std::vector<Place> places;
+  std::vector<Tile> tiles;
+  std::vector<Sum> sums;
+  std::int64_t scratch_bytes = 0;
+  int reduces = 0;             ///< reductions along the row
+  bool accumulates = false;    ///< some result is reduced over rows
+  bool split_phases = false;   ///< rows are sharded, and completed across shards between passes
+  std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
+  double tile_cost = 0;        ///< elements of the largest tile
+  bool past_caches = false;
+
+  FusedPlaces(const StepContext& c, const Fused& fused)
+      : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
+    make_places(c.units, c.step);
+    make_tiles();
+  }
+
+ private:
+  const FrameLayout& layout_;
+  const Fused& fused_;
+  int rank_;
+
+  static std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + block_alignment - 1) / block_alignment * block_alignment;
+  }
+
+  void make_places(const UnitsView& units, const PlanStep& step) {
+    const Unit& unit = units[step.unit];
+    const GraphPlan& plan = layout_.plan();
+    const Shape& space = plan.shapes[static_cast<std::size_t>(unit.space)];
+    Sharding sharding = replicated(rank_);
+    for (int d = 0; d < rank_ && d < static_cast<int>(step.factors.size()); ++d)
+      sharding.dims[d] = step.factors[static_cast<std::size_t>(d)];
+    for (int i = 0; i < fused_.instr_count; ++i) reduces += fused_.instrs[i].kind == InstrKind::reduce ? 1 : 0;
+    for (int s = 0; s < fused_.store_count; ++s)
+      accumulates = accumulates || fused_.stores[s].kind == StoreKind::accumulate;
+    if (rank_ > 0)
+      for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
+    split_phases = row_axes != 0 && fused_.phases > 1;
+
+    int layer_dim = -1, layers = 1;
+    auto find_layers = [&](int value, const UnitOperand& operand) {
+      if (!layout_.value(value).stacked) return;
+      for (int d = 0; d < rank_; ++d)
+        if (operand.dim_at[d] == 0) {
+          layer_dim = d;
+          layers = layout_[value].layers;
+        }
+    };
+    for (int i = 0; i < unit.input_count; ++i)
+      find_layers(step.inputs[static_cast<std::size_t>(i)], units.input(step.unit, i));
+    for (int o = 0; o < unit.output_count; ++o)
+      if (step.outputs[static_cast<std::size_t>(o)] >= 0)
+        find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
+
+    if (split_phases && layers > 1)
+      fail(errc::unsupported, "[fused] stacked rows: a sharded row of a stacked value is reduced outside its Stack");
+    const bool has_index = uses_index();
+    places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
+    for (int w = 0; w < work.count(); ++w)
+      for (int l = 0; l < layers; ++l) {
+        const Coordinates at = work.coordinates(w);
+        Box box = shard_box(space, sharding, layout_.mesh(), at);
+        if (layer_dim >= 0) {
+          box.begin[static_cast<std::size_t>(layer_dim)] = l;
+          box.end[static_cast<std::size_t>(layer_dim)] = l + 1;
+        }
+        const Shape local = extents(box);
+        Place place;
+        place.inputs.reserve(static_cast<std::size_t>(unit.input_count));
+        place.input_at.reserve(static_cast<std::size_t>(unit.input_count));
+        place.outputs.reserve(static_cast<std::size_t>(unit.output_count));
+        place.output_at.reserve(static_cast<std::size_t>(unit.output_count));
+        for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
+        bool lacks_input = false;
+        for (int i = 0; i < unit.input_count; ++i) {
+          const int value = step.inputs[static_cast<std::size_t>(i)];
+          add_operand(place.inputs, place.input_at, value, units.input(step.unit, i), box, at, l);
+          lacks_input = lacks_input || !layout_.holds(value, at);
+          if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
+            place.input_at.back() = -1;
+        }
+        bool makes = false;
+        for (int o = 0; o < unit.output_count; ++o) {
+          const int value = step.outputs[static_cast<std::size_t>(o)];
+          add_operand(place.outputs, place.output_at, value, units.output(step.unit, o), box, at, l);
+          const ValueLayout& own = layout_[value];
+          const auto shard = static_cast<std::size_t>(place.output_at.back() - own.first);
+          if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
+            makes = makes || volume(extents(own.boxes[shard])) > 0;
+          } else {
+            place.output_at.back() = -1;
+            std::int64_t elements = 1;  // rows without elements have row values too
+            for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
+            place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
+          }
+        }
+        // Other places of a row that is split need what this one finds out about its part.
+        place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
+        if (place.idle) place.unstored_bytes = 0;
+        if (fused_.phases == 1 && !accumulates) {
+          place.whole_inputs = place.inputs;
+          place.whole_outputs = place.outputs;
+        }
+        // An empty shard may have any strides: dims must not seem to be neighbours by them.
+        set_extents(place, local, !has_index && volume(local) > 0);
+        places.push_back(std::move(place));
+      }
+    std::int64_t written = 0;
+    for (int s = 0; s < fused_.store_count; ++s)
+      if (fused_.stores[s].kind == StoreKind::element)
+        written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
+    past_caches = written >= past_caches_from();  // unless they replace what is read
+  }
+
+  void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value,
+                   const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
+    const ValueLayout& layout = layout_[value];
+    const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
+    const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
+    const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
+    FusedView view{};
+    std::int64_t offset = 0;
+    for (int d = 0; d < rank_; ++d) {
+      std::int64_t stride = 0;
+      if (const int dim = operand.dim_at[d]; dim >= 0) {
+        stride = strides[static_cast<std::size_t>(dim)];
+        offset += (box.begin[static_cast<std::size_t>(d)] - own.begin[static_cast<std::size_t>(dim)]) * stride;
+      }
+      if (d + 1 < rank_)
+        view.outer_stride[d] = stride;
+      else
+        view.row_stride = stride;
+    }
+    view.data = reinterpret_cast<void*>(offset * layout.element);
+    views.push_back(view);
+    pointers.push_back(layout.first + shard);
+  }
+
+  static bool counts_at(const Coordinates& at, unsigned axes) {
+    for (std::size_t axis = 0; axis < at.size(); ++axis)
+      if ((axes >> axis & 1u) != 0 && at[axis] != 0) return false;
+    return true;
+  }
+
+  bool uses_index() const {
+    for (int i = 0; i < fused_.instr_count; ++i)
+      if (fused_.instrs[i].kind == InstrKind::index) return true;
+    return false;
+  }
+
+  /// Extents of the call. Neighbouring dims that every operand walks as one are one, so that rows are long.
+  void set_extents(Place& place, const Shape& local, bool may_merge) const {
+    FusedCall& call = place.call;
+    std::int64_t outer[8]{};
+    int rank = rank_ > 0 ? rank_ - 1 : 0;
+    for (int d = 0; d < rank; ++d) outer[d] = local[static_cast<std::size_t>(d)];
+    place.inner = rank_ > 0 ? local[static_cast<std::size_t>(rank_ - 1)] : 1;
+    bool row_free = reduces == 0;
+    for (int s = 0; s < fused_.store_count; ++s) row_free = row_free && fused_.stores[s].kind != StoreKind::row;
+    auto each_view = [&](auto&& f) {
+      bool all = true;
+      for (FusedView& view : place.inputs) all = all && f(view);
+      for (FusedView& view : place.outputs) all = all && f(view);
+      return all;
+    };
+    if (may_merge) {
+      for (int d = rank - 1; d > 0; --d) {  // dim d into dim d - 1
+        if (outer[d] != 1 && outer[d - 1] != 1 &&
+            !each_view([&](FusedView& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
+          continue;
+        each_view([&](FusedView& v) {
+          if (outer[d] != 1) v.outer_stride[d - 1] = v.outer_stride[d];
+          for (int e = d; e + 1 < rank; ++e) v.outer_stride[e] = v.outer_stride[e + 1];
+          return true;
+        });
+        outer[d - 1] *= outer[d];
+        for (int e = d; e + 1 < rank; ++e) outer[e] = outer[e + 1];
+        --rank;
+      }
+      while (row_free && rank > 0) {  // the last outer dim into the row
+        const int d = rank - 1;
+        if (outer[d] != 1 && place.inner != 1 &&
+            !each_view([&](FusedView& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
+          break;
+        // An operand that is read once a row must not start to vary along it.
+        bool varies = false;
+        for (std::size_t i = 0; i < place.inputs.size(); ++i)
+          varies = varies || (!fused_.input_in_row[i] && place.inputs[i].outer_stride[d] != 0 && outer[d] != 1);
+        // Nor must a result that is reduced along the row be kept along it, or the other way round.
+        for (int k = 0; k < fused_.store_count; ++k)
+          varies = varies ||
+                   (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
+                    fused_.stores[k].along_row != (place.outputs[static_cast<std::size_t>(k)].outer_stride[d] == 0));
+        if (varies) break;
+        if (place.inner == 1)
+          each_view([&](FusedView& v) {
+            v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d];
+            return true;
+          });
+        place.inner *= outer[d];
+        --rank;
+      }
+    }
+    call.outer_rank = rank;
+    place.rows = 1;
+    for (int d = 0; d < rank; ++d) {
+      call.outer_extent[d] = outer[d];
+      place.rows *= outer[d];
+    }
+  }
+
+  void make_tiles() {
+    constexpr std::int64_t tile_elements = 16384;
+    std::int64_t bytes = 0;
+    tiles.reserve(places.size());
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      Place& place = places[p];
+      place.first_tile = static_cast<int>(tiles.size());
+      place.unstored = bytes;
+      bytes += place.unstored_bytes;
+      if (place.idle) continue;
+      if (split_phases) {
+        place.row_values = bytes;
+        bytes += aligned(reduces * place.rows * 8);
+      }
+      std::int64_t row_step = std::max<std::int64_t>(1, tile_elements / std::max<std::int64_t>(place.inner, 1));
+      std::int64_t inner_step = place.inner;
+      if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
+      if (accumulates) {
+        // Each tile has results of its own; a bounded number keeps them small.
+        constexpr std::int64_t most = 16;
+        const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
+        if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
+        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + most - 1) / most);
+      }
+      if (inner_step == 0) inner_step = 1;
+      for (std::int64_t row = 0; row < place.rows; row += row_step)
+        for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
+             inner += inner_step)  // empty rows have results too
+          tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
+                           std::min(inner + inner_step, place.inner), 0});
+      place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
+      tile_cost =
+          std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
+      if (accumulates) bytes = add_sums(static_cast<int>(p), bytes);
+    }
+    scratch_bytes = bytes;
+  }
+
+  /// A sum of more terms than a run has. A tile's only sum along rows stays in f64 anyway.
+  void add_long_sum(Place& place, Sum& sum) const {
+    if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
+    const FusedView& view = place.outputs[static_cast<std::size_t>(sum.output)];
+    std::int64_t rows = 1, terms = 1;  // the latter are added to each element by as many rows in a sequence
+    for (int d = place.call.outer_rank - 1; d >= 0; --d) {
+      const bool reduced = view.outer_stride[d] == 0;
+      const std::int64_t extent = place.call.outer_extent[d];
+      const std::int64_t taken = reduced ? std::min(extent, kernels::sum_run / terms) : extent;
+      rows *= taken;
+      if (reduced) terms *= taken;
+      if (taken < extent) break;
+    }
+    if (rows >= place.rows) return;
+    place.run_rows = place.run_rows == 0 ? rows : std::min(rows, place.run_rows);
+    sum.long_sum = place.long_sums;
+    place.long_sums += sum.elements;
+  }
+
+  std::int64_t add_sums(int p, std::int64_t scratch) {
+    Place& place = places[static_cast<std::size_t>(p)];
+    place.first_sum = static_cast<int>(sums.size());
+    std::int64_t bytes = 0;
+    for (int s = 0; s < fused_.store_count; ++s) {
+      if (fused_.stores[s].kind != StoreKind::accumulate) continue;
+      // The private result has the extents that the output keeps, row-major.
+      FusedView& view = place.outputs[static_cast<std::size_t>(s)];
+      std::int64_t elements = 1;
+      if (view.row_stride != 0 && !fused_.stores[s].along_row) {
+        view.row_stride = 1;
+        elements = place.inner;
+      } else {
+        view.row_stride = 0;
+      }
+      for (int d = place.call.outer_rank - 1; d >= 0; --d)
+        if (view.outer_stride[d] != 0) {
+          view.outer_stride[d] = elements;
+          elements *= place.call.outer_extent[d];
+        }
+      sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
+      if (fused_.stores[s].op == Op::sum && fused_.stores[s].dtype == DType::f32) add_long_sum(place, sums.back());
+      bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
+    }
+    place.sums = static_cast<int>(sums.size()) - place.first_sum;
+    for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
+      tiles[static_cast<std::size_t>(t)].scratch = scratch;
+      scratch += bytes;
+    }
+    return scratch;
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,333 @@
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <tessera/graph/fuse/fused.hpp>
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/scratch.hpp>
+#include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/steps/fused_places.hpp>
+#include <tessera/runtime/threads/team.hpp>
+#include <tessera/runtime/transport/communication.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
+///
+/// Results that are reduced over rows are accumulated by each tile on its own, and the parts added in the order of the
+/// tiles: the sum does not depend on who ran what. A reduction along a row that is itself sharded is completed across
+/// shards between passes.
+class FusedStep final : public PreparedStep, public Epilogue {
+ public:
+  FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
+      : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
+        mesh_(c.layout.mesh()), step_(c.step) {
+    const Unit& unit = c.units[c.step.unit];
+    for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+    std::size_t terms = 0;
+    for (const Sum& sum : where_.sums)
+      terms += static_cast<std::size_t>(where_.places[static_cast<std::size_t>(sum.place)].tiles);
+    terms_.reserve(terms);
+    order_sums();
+    if (where_.split_phases) group_rows();
+  }
+
+  std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
+  }
+
+  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
+  /// space's, which is stored where it is made.
+  bool works_on_boxes() const {
+    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(where_.places.size()) == where_.work.count();
+    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
+    for (const Place& place : where_.places)
+      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
+    return alone;
+  }
+
+  void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
+    double uniforms[64];
+    read_uniforms(frame, uniforms);
+    const Place& place = where_.places[static_cast<std::size_t>(w)];
+    FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
+    auto shift = [&](FusedView& view, const FusedView& whole, char* data, std::int64_t element) {
+      view = whole;
+      std::int64_t offset = begin[begin.size() - 1] * whole.row_stride;
+      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * whole.outer_stride[d];
+      view.data = data + reinterpret_cast<std::intptr_t>(whole.data) + offset * element;
+    };
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      shift(inputs[i], place.whole_inputs[i], frame.pointers[static_cast<std::size_t>(place.input_at[i])],
+            static_cast<std::int64_t>(size_of(fused_.inputs[i])));
+    for (std::size_t o = 0; o < place.outputs.size(); ++o)
+      shift(outputs[o], place.whole_outputs[o], frame.pointers[static_cast<std::size_t>(place.output_at[o])],
+            static_cast<std::int64_t>(size_of(fused_.stores[o].dtype)));
+    FusedCall call = place.call;
+    call.outer_rank = rank_ - 1;
+    call.row_end = 1;
+    for (int d = 0; d < rank_; ++d) call.global_offset[d] += begin[static_cast<std::size_t>(d)];
+    for (int d = 0; d + 1 < rank_; ++d) {
+      call.outer_extent[d] = extent[static_cast<std::size_t>(d)];
+      call.row_end *= call.outer_extent[d];
+    }
+    call.row_begin = call.inner_begin = 0;
+    call.inner_end = extent[extent.size() - 1];
+    call.inputs = inputs;
+    call.outputs = outputs;
+    call.uniforms = uniforms;
+    kernel_(call);
+  }
+
+  void run(Frame& frame) const override {
+    double uniforms[64];
+    read_uniforms(frame, uniforms);
+    if (!where_.split_phases) {
+      run_phases(frame, uniforms, 0, fused_.phases);
+    } else {
+      for (int p = 0; p < fused_.phases; ++p) {
+        run_phases(frame, uniforms, p, p + 1);
+        if (p + 1 < fused_.phases) complete_rows(frame, p + 1);
+      }
+    }
+    combine(frame);
+  }
+
+ private:
+  const Fused& fused_;
+  FusedKernel kernel_;
+  kernels::ReduceFunction reduce_;
+  int rank_;
+  FusedPlaces where_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
+  std::vector<std::int32_t> uniforms_;
+  // Of combine() and combine_rows(), so that a run allocates nothing: a call that fails before it runs has changed
+  // nothing.
+  mutable std::vector<kernels::StridedSource> terms_;
+  mutable std::vector<double*> row_parts_;
+  std::vector<std::size_t> sum_order_;
+  std::vector<std::vector<int>> row_groups_;
+
+  using Place = FusedPlaces::Place;
+  using Tile = FusedPlaces::Tile;
+  using Sum = FusedPlaces::Sum;
+
+  /// A number that does not count where it is added.
+  static constexpr double zero = 0;
+
+  void read_uniforms(const Frame& frame, double* to) const {
+    for (std::size_t k = 0; k < uniforms_.size(); ++k)
+      to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])].real();
+  }
+  void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
+    const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
+    const auto run_tile = [&](std::int64_t t) {
+      const Tile& tile = where_.tiles[static_cast<std::size_t>(t)];
+      const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
+      FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
+      for (std::size_t i = 0; i < place.inputs.size(); ++i) {
+        inputs[i] = place.inputs[i];
+        if (place.input_at[i] < 0) {
+          inputs[i].data = const_cast<double*>(&zero);
+          continue;
+        }
+        inputs[i].data = frame.pointers[static_cast<std::size_t>(place.input_at[i])] +
+                         reinterpret_cast<std::intptr_t>(inputs[i].data);
+      }
+      for (std::size_t o = 0; o < place.outputs.size(); ++o) {
+        outputs[o] = place.outputs[o];
+        outputs[o].data = place.output_at[o] < 0 ? frame.scratch + place.unstored
+                                                 : frame.pointers[static_cast<std::size_t>(place.output_at[o])] +
+                                                       reinterpret_cast<std::intptr_t>(outputs[o].data);
+      }
+      if (where_.accumulates) clear_private(frame, tile, outputs, begin == 0);
+      FusedCall call = place.call;
+      call.row_begin = tile.row_begin;
+      call.row_end = tile.row_end;
+      call.inner_begin = tile.inner_begin;
+      call.inner_end = tile.inner_end;
+      call.inputs = inputs;
+      call.outputs = outputs;
+      call.uniforms = uniforms;
+      call.phase_begin = begin;
+      call.phase_end = end;
+      if (where_.split_phases) {
+        call.row_values = reinterpret_cast<double*>(frame.scratch + place.row_values);
+        call.row_values_stride = place.rows;
+      }
+      call.past_caches = where_.past_caches;
+      for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
+        for (std::size_t i = 0; i < place.inputs.size(); ++i)
+          call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
+      if (place.run_rows != 0 && tile.row_end - tile.row_begin > place.run_rows)
+        run_by_runs(call, tile.place);
+      else
+        kernel_(call);
+    };
+    if (where_.tiles.size() == 1) return run_tile(0);
+    parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
+  }
+
+  /// A tile by runs of rows, after each of which what was summed up in f32 moves to sums in f64.
+  void run_by_runs(FusedCall call, int place_index) const {
+    const Place& place = where_.places[static_cast<std::size_t>(place_index)];
+    const auto count = static_cast<std::size_t>(place.long_sums);
+    double* const sums = kernels::thread_scratch<kernels::Scratch::long_sums, double>(count);
+    std::fill_n(sums, count, 0.0);
+    const auto each_sum = [&](auto&& f) {
+      for (const Sum& sum : where_.sums)
+        if (sum.place == place_index && sum.long_sum >= 0)
+          f(sum, static_cast<float*>(call.outputs[sum.output].data), sums + sum.long_sum);
+    };
+    for (const std::int64_t end = call.row_end; call.row_begin < end; call.row_begin = call.row_end) {
+      call.row_end = std::min(call.row_begin + place.run_rows, end);
+      kernel_(call);
+      each_sum([&](const Sum& sum, float* own, double* long_sum) {
+        const auto [first, last] = summed_range(call, call.outputs[sum.output]);
+        for (std::int64_t i = first; i < last; ++i) long_sum[i] += static_cast<double>(own[i]);
+        std::fill(own + first, own + last, 0.f);
+      });
+    }
+    each_sum([&](const Sum& sum, float* own, const double* long_sum) {
+      for (std::int64_t i = 0; i < sum.elements; ++i)
+        own[i] = static_cast<float>(long_sum[i] + static_cast<double>(own[i]));
+    });
+  }
+  /// A range of a private result that holds all elements that the call's rows are added to.
+  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedView& view) {
+    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
+    for (int d = call.outer_rank - 1; d >= 0; --d) {
+      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      // Dims inside of one that the rows go along are gone through from end to end.
+      const bool whole = begin / extent != end / extent;
+      first += whole ? 0 : begin % extent * stride;
+      last += whole ? (extent - 1) * stride : end % extent * stride;
+      begin /= extent, end /= extent;
+    }
+    if (view.row_stride == 0) return {first, last + 1};
+    return {first + call.inner_begin, last + call.inner_end};
+  }
+
+  template <class T> static void fill(void* data, std::int64_t n, Op op) {
+    T value{};
+    if (op != Op::sum) {
+      using Limits = std::numeric_limits<T>;
+      value = op == Op::max ? (Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest())
+                            : (Limits::has_infinity ? Limits::infinity() : Limits::max());
+    }
+    std::fill_n(static_cast<T*>(data), n, value);
+  }
+  static void fill_identity(DType dtype, Op op, void* data, std::int64_t n) {
+    dispatch(
+        dtype, [&]<class T>() { fill<T>(data, n, op); },
+        [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); });
+  }
+
+  void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
+    const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
+    for (int s = place.first_sum; s < place.first_sum + place.sums; ++s) {
+      const Sum& sum = where_.sums[static_cast<std::size_t>(s)];
+      char* own = frame.scratch + tile.scratch + sum.offset;
+      outputs[sum.output].data = own;
+      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].op, own, sum.elements);
+    }
+  }
+
+  /// The parts of each result side by side, in the order of their places. Those over the layers of a stack belong
+  /// together: they are found by their pointer. -1: another place stores the result.
+  void order_sums() {
+    for (std::size_t s = 0; s < where_.sums.size(); ++s)
+      if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
+    std::stable_sort(sum_order_.begin(), sum_order_.end(), [&](std::size_t a, std::size_t b) {
+      const Sum &x = where_.sums[a], &y = where_.sums[b];
+      return x.output != y.output ? x.output < y.output : x.pointer < y.pointer;
+    });
+  }
+
+  void combine(Frame& frame) const {
+    for (std::size_t i = 0; i < sum_order_.size();) {
+      const Sum& sum = where_.sums[sum_order_[i]];
+      const Store& store = fused_.stores[sum.output];
+      terms_.clear();
+      for (; i < sum_order_.size(); ++i) {
+        const Sum& part = where_.sums[sum_order_[i]];
+        if (part.pointer != sum.pointer || part.output != sum.output) break;
+        const Place& place = where_.places[static_cast<std::size_t>(part.place)];
+        for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
+          terms_.push_back({frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + part.offset, {1}});
+      }
+      char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
+      const Shape extent{sum.elements};
+      if (terms_.empty())
+        fill_identity(store.dtype, store.op, to, sum.elements);
+      else
+        reduce_(store.dtype, store.op, to, {1}, terms_, extent, false, false);
+    }
+  }
+
+  /// Which places hold the parts of the same rows.
+  void group_rows() {
+    std::vector<int> group_of(where_.places.size(), -1);
+    for (std::size_t w = 0; w < where_.places.size(); ++w) {
+      Coordinates first = where_.work.coordinates(static_cast<int>(w));
+      for (std::size_t axis = 0; axis < first.size(); ++axis)
+        if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
+      int& group = group_of[static_cast<std::size_t>(where_.work.index_of(first))];
+      if (group < 0) {
+        group = static_cast<int>(row_groups_.size());
+        row_groups_.emplace_back();
+      }
+      if (!where_.places[w].idle) row_groups_[static_cast<std::size_t>(group)].push_back(static_cast<int>(w));
+    }
+    row_parts_.reserve(where_.places.size());
+  }
+
+  /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
+  void complete_rows(Frame& frame, int phase) const {
+    int reduce = 0;
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      if (fused_.instrs[i].kind != InstrKind::reduce) continue;
+      const int r = reduce++;
+      if (fused_.instrs[i].phase != phase) continue;
+      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+        scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
+      for (const std::vector<int>& group : row_groups_)
+        if (!group.empty()) combine_rows(frame, fused_.instrs[i].op, r, group);
+    }
+  }
+  double* row_values(Frame& frame, int place, int reduce) const {
+    const Place& p = where_.places[static_cast<std::size_t>(place)];
+    return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
+  }
+  void combine_rows(Frame& frame, Op op, int reduce, const std::vector<int>& group) const {
+    std::vector<double*>& parts = row_parts_;
+    parts.clear();
+    for (const int place : group) parts.push_back(row_values(frame, place, reduce));
+    const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      double total = parts[0][row];
+      for (std::size_t k = 1; k < parts.size(); ++k) {
+        const double part = parts[k][row];
+        if (op == Op::sum)
+          total += part;
+        else if (part != part || (op == Op::max ? part > total : part < total))
+          total = part;
+      }
+      for (double* part : parts) part[row] = total;
+    }
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

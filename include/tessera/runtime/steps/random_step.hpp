@@ -1,0 +1,68 @@
+#ifndef TESSERA_RUNTIME_STEPS_RANDOM_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_RANDOM_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <vector>
+
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/random.hpp>
+#include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/threads/team.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Random numbers that follow from the key and the global index of an element, so that every mesh draws the same.
+class RandomStep final : public PreparedStep {
+ public:
+  explicit RandomStep(const StepContext& c)
+      : layout_(c.layout), value_(c.step.outputs[0]), key_(c.graph.operand(c.units[c.step.unit].root, 1)),
+        draw_(RandomDraw::of(c.graph[c.units[c.step.unit].root])) {
+    const FrameLayout& layout = c.layout;
+    for (int s = 0; s < layout[value_].shards(); ++s) {
+      const Shape local = extents(layout[value_].boxes[static_cast<std::size_t>(s)]);
+      const std::int64_t rows = local.empty() ? 1 : local[0];
+      for (std::int64_t row = 0; row < rows; ++row) parts_.push_back({s, row});
+      part_elements_ = static_cast<double>(volume(local)) / static_cast<double>(rows > 0 ? rows : 1);
+    }
+  }
+
+  void run(Frame& frame) const override {
+    const auto number = frame.numbers[static_cast<std::size_t>(key_)].integer();
+    std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);
+    if (frame.layer >= 0) key = kernels::fold_in(key, static_cast<std::uint64_t>(frame.layer) + 1);
+    const PlanValue& value = layout_.value(value_);
+    const ValueLayout& layout = layout_[value_];
+    parallel_for(static_cast<std::int64_t>(parts_.size()), Cost{part_elements_ * 2}, [&](std::int64_t i) {
+      const Part& part = parts_[static_cast<std::size_t>(i)];
+      const Box& box = layout.boxes[static_cast<std::size_t>(part.shard)];
+      Shape begin = box.begin, extent = extents(box);
+      const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(part.shard)];
+      std::int64_t offset = 0;
+      if (!begin.empty()) {
+        begin[0] += part.row;
+        extent[0] = 1;
+        offset = part.row * strides[0];
+      }
+      kernels::fill_random(value.dtype, draw_.distribution, frame.at(layout, part.shard) + offset * layout.element,
+                           strides, key, value.shape, begin, extent);
+    });
+  }
+
+ private:
+  struct Part {
+    int shard;
+    std::int64_t row;
+  };
+  const FrameLayout& layout_;
+  int value_, key_;
+  RandomDraw draw_;
+  std::vector<Part> parts_;
+  double part_elements_ = 1;
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

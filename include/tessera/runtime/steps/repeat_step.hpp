@@ -1,0 +1,184 @@
+#ifndef TESSERA_RUNTIME_STEPS_REPEAT_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_REPEAT_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <vector>
+
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/runtime/executor/prepared_graph.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Runs a body once a layer. Stacked values are bound to the layer's slices, so nothing is copied; carried values
+/// alternate between two buffers, the last layer writing the result. Host scalars that go in or come out as tensors are
+/// written where tensors would be.
+class RepeatStep final : public PreparedStep {
+ public:
+  RepeatStep(const StepContext& c, const PreparedGraph& body)
+      : outer_(c.layout), body_(body), body_index_(c.step.body), shape_(Repeat::of(c.graph[c.units[c.step.unit].root])),
+        layers_(static_cast<int>(c.step.layers)), inputs_(c.step.inputs), outputs_(c.step.outputs) {
+    const GraphPlan& plan = body.layout().plan();
+    outputs_.resize(plan.outputs.size(), -1);
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      check_argument(static_cast<int>(i));
+      if (outer_.value(inputs_[i]).role != ValueRole::host || argument(static_cast<int>(i)) < 0) continue;
+      numbers_.push_back({inputs_[i], bytes});
+      bytes += block_alignment;
+    }
+    // Room for carried values between layers, and for results that nobody reads.
+    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
+      const int value = plan.outputs[k];
+      const std::int64_t own = value < 0 ? block_alignment : plan.values[static_cast<std::size_t>(value)].stored_bytes;
+      spare_.push_back({bytes, bytes + own});
+      bytes += 2 * own;
+    }
+    spare_bytes_ = bytes;
+  }
+
+  /// Steps of the body have their scratch behind the buffers.
+  std::int64_t scratch_bytes() const override { return spare_bytes_ + body_.scratch_bytes(); }
+
+  inline void run(Frame& frame) const override;
+
+ private:
+  const FrameLayout& outer_;
+  const PreparedGraph& body_;
+  int body_index_;
+  Repeat shape_;
+  int layers_;
+  Growable<std::int32_t> inputs_, outputs_;
+  struct Spare {
+    std::int64_t first, second;
+  };
+  std::vector<Spare> spare_;
+  struct Number {
+    std::int32_t value;  // of the outer graph
+    std::int64_t offset;
+  };
+  std::vector<Number> numbers_;
+  std::int64_t spare_bytes_ = 0;
+
+  bool carried(int k) const { return k < shape_.carried; }
+  bool stacked_input(int i) const { return shape_.is_stacked(i); }
+
+  /// The body's value of operand i, -1: it does not read it.
+  int argument(int i) const {
+    const Growable<std::int32_t>& arguments = body_.layout().plan().arguments;
+    return static_cast<std::size_t>(i) < arguments.size() ? arguments[static_cast<std::size_t>(i)] : -1;
+  }
+
+  void check_argument(int i) const {
+    const int value = argument(i);
+    if (value < 0) return;
+    const ValueLayout& inner = body_.layout()[value];
+    const ValueLayout& outer = outer_[inputs_[static_cast<std::size_t>(i)]];
+    for (int s = 0; s < inner.shards(); ++s) {
+      const kernels::Strides& a = inner.strides[static_cast<std::size_t>(s)];
+      const kernels::Strides& b = outer.strides[static_cast<std::size_t>(s)];
+      const Shape extent = extents(inner.boxes[static_cast<std::size_t>(s)]);
+      const std::size_t skip = b.size() - a.size();
+      for (std::size_t d = 0; d < a.size(); ++d)
+        if (a[d] != b[d + skip] && extent[d] > 1)
+          fail(errc::graph_invalid, "[repeat] operand: a body takes values that are contiguous in memory");
+    }
+  }
+
+  char* spare(const Frame& frame, int k, int which) const {
+    const Spare& at = spare_[static_cast<std::size_t>(k)];
+    return frame.scratch + (which == 0 ? at.first : at.second);
+  }
+
+  /// How the body makes result k; null: it is a number.
+  const ValueLayout* result(int k) const {
+    const std::int32_t value = body_.layout().plan().outputs[static_cast<std::size_t>(k)];
+    return value < 0 ? nullptr : &body_.layout()[value];
+  }
+  /// Where result k of iteration `it` goes.
+  char* destination(const Frame& frame, int k, int it, int layer, int shard) const {
+    const std::int32_t outer = outputs_[static_cast<std::size_t>(k)];
+    const ValueLayout* own = result(k);
+    const int which = carried(k) ? (layers_ - 1 - it) % 2 : 0;
+    if (outer >= 0 && which == 0) {
+      const ValueLayout& to = outer_[outer];
+      return frame.at(to, carried(k) ? shard : layer * (own == nullptr ? 1 : own->shards()) + shard);
+    }
+    return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+  }
+  static std::int64_t own_offset(const ValueLayout& layout, int shard) {
+    std::int64_t bytes = 0;
+    for (int s = 0; s < shard; ++s)
+      bytes += (volume(extents(layout.boxes[static_cast<std::size_t>(s)])) * layout.element + block_alignment - 1) /
+               block_alignment * block_alignment;
+    return bytes;
+  }
+};
+
+inline void RepeatStep::run(Frame& frame) const {
+  Frame& inner = frame.frames[body_index_];
+  const FrameLayout& layout = body_.layout();
+  const GraphPlan& plan = layout.plan();
+  inner.scratch = frame.scratch + spare_bytes_;
+  inner.observer = frame.observer;
+  inner.arena = frame.arena + outer_.plan().body_offset;
+  layout.place_intermediates(inner);
+  for (const Number& number : numbers_) {
+    const PlanValue& value = outer_.value(number.value);
+    char* to = frame.scratch + number.offset;
+    write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
+    frame.pointers[static_cast<std::size_t>(outer_[number.value].first)] = to;
+  }
+  auto set = [&](const ValueLayout& of, int shard, char* to) {
+    inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
+  };
+  for (int it = 0; it < layers_; ++it) {
+    const int layer = shape_.reverse ? layers_ - 1 - it : it;
+    inner.layer = layer;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const int value = argument(static_cast<int>(i));
+      if (value < 0) continue;
+      const ValueLayout& own = layout[value];
+      const ValueLayout& from = outer_[inputs_[i]];
+      for (int s = 0; s < own.shards(); ++s) {
+        if (carried(static_cast<int>(i)) && it > 0)
+          set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
+        else
+          set(own, s, frame.at(from, stacked_input(static_cast<int>(i)) ? layer * own.shards() + s : s));
+      }
+    }
+    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
+      const int value = plan.outputs[k];
+      if (value < 0 || plan.values[static_cast<std::size_t>(value)].role != ValueRole::output) continue;
+      for (int s = 0; s < layout[value].shards(); ++s)
+        set(layout[value], s, destination(frame, static_cast<int>(k), it, layer, s));
+    }
+    layout.place_views(inner);
+    body_.run_steps(inner);
+    // Results that no step of the body writes: arguments passed on, views, values listed twice.
+    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
+      if (result(static_cast<int>(k)) == nullptr) {
+        const int node = body_.graph().outputs[k];
+        write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), it, layer, 0),
+                     inner.numbers[static_cast<std::size_t>(node)]);
+        continue;
+      }
+      const ValueLayout& own = *result(static_cast<int>(k));
+      for (int s = 0; s < own.shards(); ++s) {
+        char* to = destination(frame, static_cast<int>(k), it, layer, s);
+        if (to == inner.at(own, s)) continue;
+        if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
+        const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
+        kernels::strided_copy(to, kernels::contiguous_strides(extent), inner.at(own, s),
+                              own.strides[static_cast<std::size_t>(s)], extent, static_cast<std::size_t>(own.element));
+      }
+    }
+  }
+}
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

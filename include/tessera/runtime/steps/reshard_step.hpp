@@ -1,0 +1,101 @@
+#ifndef TESSERA_RUNTIME_STEPS_RESHARD_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_RESHARD_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <tessera/kernels/isa.hpp>
+#include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Redistributes one value: every collective of a plan, in one pass over the source.
+class ReshardStep final : public PreparedStep {
+ public:
+  ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
+      : plan_(layout.value(step.inputs[0]).dtype, layout.value(step.inputs[0]).sharding.reduction, reduce),
+        from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]), mesh_(layout.mesh()), step_(step) {
+    const Sharding& source = layout.value(step.inputs[0]).sharding;
+    const Sharding& target = layout.value(step.outputs[0]).sharding;
+    for (int s = 0; s < from_.shards(); ++s)
+      plan_.add_source(from_.boxes[static_cast<std::size_t>(s)], from_.strides[static_cast<std::size_t>(s)]);
+    for (int s = 0; s < to_.shards(); ++s)
+      plan_.add_destination(to_.boxes[static_cast<std::size_t>(s)], to_.strides[static_cast<std::size_t>(s)]);
+
+    // Axes that the target reduces; along axes that stay unreduced, parts go to parts.
+    const auto reduced = static_cast<std::uint16_t>(source.unreduced & ~target.unreduced);
+    Sharding kept;
+    kept.unreduced = static_cast<std::uint16_t>(source.unreduced & target.unreduced);
+    const ShardGrid kept_grid(layout.mesh(), kept);
+    Sharding parts;
+    parts.unreduced = reduced;
+    const ShardGrid parts_grid(layout.mesh(), parts);
+    Sharding dims = source;
+    dims.unreduced = 0;
+    const ShardGrid dims_grid(layout.mesh(), dims);
+    std::vector<std::vector<int>> targets(static_cast<std::size_t>(kept_grid.count()));
+    for (int s = 0; s < to_.grid.count(); ++s)
+      targets[static_cast<std::size_t>(kept_grid.index_of(to_.grid.coordinates(s)))].push_back(s);
+    std::vector<int> destinations, sources, held;
+    for (int k = 0; k < kept_grid.count(); ++k) {
+      const Coordinates kept_at = kept_grid.coordinates(k);
+      held.clear();
+      for (int p = 0; p < parts_grid.count(); ++p) {
+        Coordinates at = parts_grid.coordinates(p);
+        overlay(at, kept_at, kept.unreduced);
+        if (layout.holds(step.inputs[0], at)) held.push_back(p);
+      }
+      for (int l = 0; l < from_.layers; ++l) {
+        destinations.clear();
+        sources.clear();
+        for (const int s : targets[static_cast<std::size_t>(k)]) destinations.push_back(l * to_.grid.count() + s);
+        for (int s = 0; s < dims_grid.count(); ++s)
+          for (const int p : held) {
+            Coordinates at = dims_grid.coordinates(s);
+            overlay(at, kept_at, kept.unreduced);
+            overlay(at, parts_grid.coordinates(p), reduced);
+            sources.push_back(from_.index(at, l));
+          }
+        if (held.empty())
+          for (const int destination : destinations) plan_.fill_zero(destination);
+        else
+          plan_.fill(destinations, sources, static_cast<int>(held.size()));
+      }
+    }
+  }
+
+  std::int64_t table_bytes() const override { return plan_.table_bytes(); }
+
+  void run(Frame& frame) const override {
+    if (CommunicationScope* scope = CommunicationScope::innermost()) {
+      for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
+      scope->add_copied(plan_.bytes());
+    }
+    plan_.run({reinterpret_cast<void* const*>(&frame.pointers[static_cast<std::size_t>(to_.first)]),
+               static_cast<std::size_t>(to_.shards())},
+              {reinterpret_cast<const void* const*>(&frame.pointers[static_cast<std::size_t>(from_.first)]),
+               static_cast<std::size_t>(from_.shards())});
+  }
+
+ private:
+  ReshardPlan plan_;
+  const ValueLayout& from_;
+  const ValueLayout& to_;
+  const Mesh& mesh_;
+  const PlanStep& step_;
+
+  static void overlay(Coordinates& to, const Coordinates& from, std::uint16_t axes) {
+    for (std::size_t axis = 0; axis < to.size(); ++axis)
+      if ((axes >> axis & 1) != 0) to[axis] = from[axis];
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,177 @@
+#ifndef TESSERA_RUNTIME_STEPS_SCAN_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_SCAN_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/scan.hpp>
+#include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/threads/team.hpp>
+#include <tessera/runtime/transport/communication.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Sums along one dim. Where it is split, each chunk is summed up first; the totals of the chunks before it are what
+/// each then starts from.
+template <DTypeSet Types> class ScanStep final : public PreparedStep {
+ public:
+  explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
+    const Node& node = c.graph[c.units[c.step.unit].root];
+    const PlanValue& result = layout_.value(step_.outputs[0]);
+    scan_ = Scan::of(node);
+    dim_ = static_cast<std::size_t>(dim_of(node));
+    dtype_ = node.dtype;
+    chunks_ = shard_count(result.sharding, layout_.mesh(), dim_of(node));
+    const WorkGrid work(layout_, step_);
+    std::vector<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (!work.stores(at, result.sharding) || !layout_.holds(step_.outputs[0], at)) continue;
+      Coordinates first = at;
+      std::int64_t chunk = 0;
+      for (std::uint8_t axis : result.sharding.dims[dim_]) {
+        chunk = chunk * layout_.mesh().axis_size(axis) + at[axis];
+        first[axis] = 0;
+      }
+      std::int64_t& group = group_of[static_cast<std::size_t>(work.index_of(first))];
+      if (group < 0) group = add_group(at);
+      add_place(at, groups_[static_cast<std::size_t>(group)].totals, chunk);
+    }
+  }
+
+  std::int64_t scratch_bytes() const override {
+    return chunks_ > 1 ? numbers_ * static_cast<std::int64_t>(size_of(dtype_)) : 0;
+  }
+
+  void run(Frame& frame) const override {
+    dispatch<Types>(
+        dtype_, [&]<class T>() { run_as<T>(frame); },
+        [&] { fail(errc::dtype_mismatch, "[cumsum] dtype: ", name_of(dtype_), " has no sums"); });
+  }
+
+ private:
+  /// Some lines of one shard, from their first element in the order of the scan.
+  struct Piece {
+    kernels::ScanShape shape;
+    std::int32_t from = 0, to = 0;
+    std::int64_t from_offset = 0, to_offset = 0, totals = 0;  // in elements
+  };
+  /// The chunks of the same lines, and where their totals are: by chunk, then by line.
+  struct Group {
+    std::int64_t totals, lines;
+  };
+  const FrameLayout& layout_;
+  const PlanStep& step_;
+  Growable<CollectiveInfo> sent_;
+  Scan scan_;
+  std::size_t dim_ = 0;
+  DType dtype_{};
+  std::int64_t chunks_ = 1, numbers_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<Group> groups_;
+  double piece_bytes_ = 1;
+
+  Shape lines_of(const Box& box) const {
+    Shape lines = extents(box);
+    lines[dim_] = 1;
+    return lines;
+  }
+
+  std::int64_t add_group(const Coordinates& at) {
+    const ValueLayout& out = layout_[step_.outputs[0]];
+    const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
+    groups_.push_back({numbers_, lines});
+    numbers_ += chunks_ * lines;
+    return static_cast<std::int64_t>(groups_.size()) - 1;
+  }
+
+  void add_place(const Coordinates& at, std::int64_t totals, std::int64_t chunk) {
+    const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
+    const auto to = static_cast<std::size_t>(out.index(at));
+    const Shape whole = lines_of(out.boxes[to]);
+    const kernels::Strides sums = kernels::contiguous_strides(whole);
+    for (int l = 0; l < in.layers; ++l) {
+      const auto from = static_cast<std::size_t>(in.index(at, l));
+      const std::int64_t count = extents(out.boxes[to])[dim_];
+      Piece piece;
+      piece.shape = {whole, in.strides[from],       out.strides[to],      sums,
+                     count, in.strides[from][dim_], out.strides[to][dim_]};
+      piece.from = in.first + static_cast<int>(from);
+      piece.to = out.first + static_cast<int>(to);
+      piece.totals = totals + chunk * volume(whole);
+      if (in.layers > 1) {  // stored one by one
+        piece.shape.lines[0] = 1;
+        piece.to_offset = l * out.strides[to][0];
+        piece.totals += l * sums[0];
+      }
+      if (scan_.reverse && count > 0) {
+        piece.from_offset += (count - 1) * piece.shape.from_step;
+        piece.to_offset += (count - 1) * piece.shape.to_step;
+        piece.shape.from_step = -piece.shape.from_step;
+        piece.shape.to_step = -piece.shape.to_step;
+      }
+      add_pieces(piece);
+    }
+  }
+
+  /// Cuts lines apart along the dim with most of them, so that threads share them.
+  void add_pieces(const Piece& piece) {
+    const Shape& lines = piece.shape.lines;
+    if (volume(lines) == 0) return;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < lines.size(); ++d)
+      if (lines[d] > lines[dim]) dim = d;
+    const std::int64_t whole = lines[dim];
+    const std::int64_t bytes =
+        std::max<std::int64_t>(1, volume(lines) * piece.shape.count * static_cast<std::int64_t>(size_of(dtype_)));
+    // No fewer lines than are scanned side by side.
+    const std::int64_t step = std::max<std::int64_t>(32, whole * (1 << 17) / bytes);
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.shape.lines[dim] = std::min(step, whole - begin);
+      part.from_offset += begin * piece.shape.from[dim];
+      part.to_offset += begin * piece.shape.to[dim];
+      part.totals += begin * piece.shape.sums[dim];
+      piece_bytes_ =
+          std::max(piece_bytes_, 2.0 * static_cast<double>(bytes) * static_cast<double>(std::min(step, whole)) /
+                                     static_cast<double>(whole));
+      pieces_.push_back(part);
+    }
+  }
+
+  template <class T> void run_as(Frame& frame) const {
+    const auto count = static_cast<std::int64_t>(pieces_.size());
+    T* const totals = chunks_ > 1 ? reinterpret_cast<T*>(frame.scratch) : nullptr;
+    const auto operand = [&](const Piece& piece) {
+      return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
+    };
+    if (chunks_ > 1) {  // also where nothing is there to add up: the plan counts what is sent
+      if (CommunicationScope* scope = CommunicationScope::innermost())
+        for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
+      parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
+        const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+        kernels::sum_lines<T>(piece.shape, operand(piece), totals + piece.totals);
+      });
+      for (const Group& group : groups_) {
+        const std::int64_t step = scan_.reverse ? -group.lines : group.lines;
+        T* const first = totals + group.totals + (scan_.reverse ? (chunks_ - 1) * group.lines : 0);
+        kernels::scan_lines<T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr, true);
+      }
+    }
+    parallel_for(count, Cost::bytes(piece_bytes_), [&](std::int64_t i) {
+      const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+      T* const to = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset;
+      kernels::scan_lines<T>(piece.shape, operand(piece), to, totals == nullptr ? nullptr : totals + piece.totals,
+                             scan_.exclusive);
+    });
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

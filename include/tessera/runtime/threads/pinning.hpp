@@ -1,0 +1,64 @@
+#ifndef TESSERA_RUNTIME_THREADS_PINNING_HPP
+#define TESSERA_RUNTIME_THREADS_PINNING_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#include <tbb/task_arena.h>
+#include <tbb/task_scheduler_observer.h>
+
+namespace tessera::runtime {
+
+/// Keeps each worker of an arena on one processor, so that what it has in its caches, and the memory that it touched
+/// first, stay near it. The threads that call loops are the user's, and left alone. Linux only; elsewhere nothing
+/// happens.
+class Pinning : public tbb::task_scheduler_observer {
+ public:
+  explicit Pinning(tbb::task_arena& arena) : tbb::task_scheduler_observer(arena) {
+#if defined(__linux__)
+    if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
+    observe(true);
+#endif
+  }
+  ~Pinning() override { observe(false); }
+
+#if defined(__linux__)
+  void on_scheduler_entry(bool is_worker) override {
+    if (is_worker) move_to(place_of(static_cast<std::size_t>(tbb::this_task_arena::current_thread_index())));
+  }
+  void on_scheduler_exit(bool is_worker) override {
+    if (is_worker) move_to(allowed_);
+  }
+
+ private:
+  cpu_set_t allowed_;  ///< of the thread that asked for it
+
+  /// The i-th of the processors that the process may use, counted around.
+  cpu_set_t place_of(std::size_t i) const {
+    const auto count = static_cast<std::size_t>(CPU_COUNT(&allowed_));
+    cpu_set_t place;
+    CPU_ZERO(&place);
+    if (count == 0) return allowed_;
+    i %= count;
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &allowed_) && i-- == 0) {
+        CPU_SET(cpu, &place);
+        break;
+      }
+    return place;
+  }
+  /// Where it fails, a thread stays where it was: that costs speed alone.
+  static void move_to(const cpu_set_t& place) {
+    if (CPU_COUNT(&place) > 0) (void)::sched_setaffinity(0, sizeof place, &place);
+  }
+#endif
+};
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

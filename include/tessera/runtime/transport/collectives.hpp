@@ -1,0 +1,266 @@
+#ifndef TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
+#define TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/kernels/strided.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
+
+namespace tessera::runtime {
+
+/// A row-major array that takes part in a collective.
+struct Part {
+  void* data = nullptr;
+  Shape shape;
+};
+
+/// The arrays of one group of devices, in the order of their index in the group: what each gives, and what comes out.
+/// Members that end with equal values may share one array, so all_reduce, all_gather and broadcast fill as many
+/// outputs as there are: usually one. Inputs and outputs do not overlap.
+struct Group {
+  std::span<const Part> in;
+  std::span<const Part> out;
+};
+
+/// One step of a permutation: the member that sends and the one that receives.
+struct Route {
+  int source = 0;
+  int destination = 0;
+};
+
+namespace detail {
+
+/// Collects the moves of all groups of one collective, so that they run as one parallel loop.
+class Moves {
+ public:
+  Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
+      : name_(name), type_(type), plan_(type, reduction) {}
+
+  int destination(const Part& part, const Box& box) {
+    require(extents(box) == part.shape, "an output has another shape than its place in the whole");
+    destinations_.push_back(part.data);
+    return plan_.add_destination(box);
+  }
+  int source(const Part& part, const Box& box) {
+    require(extents(box) == part.shape, "an input has another shape than its place in the whole");
+    sources_.push_back(part.data);
+    return plan_.add_source(box);
+  }
+  /// The indices [begin, end) along `dim` of an array, as the box at [place, place + end - begin).
+  int source_range(const Part& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place) {
+    const kernels::Strides strides = kernels::contiguous_strides(part.shape);
+    Box box{Shape(part.shape.size(), 0), part.shape};
+    box.begin[dim] = place;
+    box.end[dim] = place + end - begin;
+    auto* const data = static_cast<std::byte*>(part.data);  // null: an empty array
+    sources_.push_back(data == nullptr ? data
+                                       : data + begin * strides[dim] * static_cast<std::int64_t>(size_of(type_)));
+    return plan_.add_source(box, strides);
+  }
+
+  void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
+    plan_.fill(destinations, sources, partials);
+  }
+  void fill(int destination, std::span<const int> sources, int partials = 1) {
+    plan_.fill(std::span(&destination, 1), sources, partials);
+  }
+  void copy(int destination, int source) { fill(destination, std::span<const int>(&source, 1)); }
+  void fill_zero(int destination) { plan_.fill_zero(destination); }
+  void run() const { plan_.run(destinations_, sources_); }
+
+  void require(bool holds, std::string_view rule) const {
+    if (!holds) fail(errc::shape_mismatch, "[", name_, "] shapes of a group: ", rule);
+  }
+  void require_same_size(const Group& group) const {
+    if (group.in.size() != group.out.size())
+      fail(errc::shape_mismatch, "[", name_, "] one output a member: ", group.out.size(), " for ", group.in.size());
+  }
+  std::size_t dim_of(const Group& group, int dim) const {
+    const std::size_t rank = group.in.empty() ? 0 : group.in[0].shape.size();
+    if (dim < 0 || static_cast<std::size_t>(dim) >= rank)
+      fail(errc::dim_range, "[", name_, "] dim: ", dim, " of arrays of rank ", rank);
+    return static_cast<std::size_t>(dim);
+  }
+  int member(const Group& group, int index) const {
+    if (index < 0 || static_cast<std::size_t>(index) >= group.in.size())
+      fail(errc::dim_range, "[", name_, "] member: ", index, " of a group of ", group.in.size());
+    return index;
+  }
+
+ private:
+  std::string_view name_;
+  DType type_;
+  ReshardPlan plan_;
+  std::vector<void*> destinations_;
+  std::vector<const void*> sources_;
+};
+
+inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+
+/// Where each part lies when they are joined along `dim`; the rest of each box is that of `shape`.
+inline std::vector<Box> joined(std::span<const Part> parts, Shape shape, std::size_t dim) {
+  std::vector<Box> boxes;
+  std::int64_t at = 0;
+  for (const Part& part : parts) {
+    Box box = whole(shape);
+    box.begin[dim] = at;
+    at += dim < part.shape.size() ? part.shape[dim] : 0;
+    box.end[dim] = at;
+    boxes.push_back(box);
+  }
+  return boxes;
+}
+
+inline Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
+  shape[dim] = extent;
+  return shape;
+}
+
+inline std::int64_t end_of(const std::vector<Box>& boxes, std::size_t dim) {
+  return boxes.empty() ? 0 : boxes.back().end[dim];
+}
+
+}  // namespace detail
+
+/// Fills every output with the input of member `root`.
+inline void broadcast(DType type, int root, std::span<const Group> groups) {
+  detail::Moves moves("broadcast", type);
+  for (const Group& group : groups) {
+    const Part& in = group.in[static_cast<std::size_t>(moves.member(group, root))];
+    const int source = moves.source(in, detail::whole(in.shape));
+    for (const Part& out : group.out) moves.copy(moves.destination(out, detail::whole(in.shape)), source);
+  }
+  moves.run();
+}
+
+/// Fills every output with the reduction of all inputs, in the order of the members.
+inline void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
+  detail::Moves moves("all_reduce", type, reduction);
+  std::vector<Group> copies;
+  for (const Group& group : groups) {
+    if (group.in.empty() || group.out.empty()) continue;
+    const Box box = detail::whole(group.in[0].shape);
+    std::vector<int> sources;
+    for (const Part& in : group.in) sources.push_back(moves.source(in, box));
+    moves.fill(moves.destination(group.out[0], box), sources, static_cast<int>(sources.size()));
+    // Members that keep a copy of their own copy the result: reducing once for each would read every input again.
+    if (group.out.size() > 1) copies.push_back({group.out.first(1), group.out.subspan(1)});
+  }
+  moves.run();
+  if (!copies.empty()) broadcast(type, 0, copies);
+}
+
+/// Fills every output with the inputs, joined along `dim`. Their extents along it may differ.
+inline void all_gather(DType type, int dim, std::span<const Group> groups) {
+  detail::Moves moves("all_gather", type);
+  for (const Group& group : groups) {
+    const std::size_t d = moves.dim_of(group, dim);
+    const auto boxes = detail::joined(group.in, group.in[0].shape, d);
+    std::vector<int> sources, destinations;
+    for (std::size_t i = 0; i < boxes.size(); ++i) sources.push_back(moves.source(group.in[i], boxes[i]));
+    const Box box = detail::whole(detail::with_extent(group.in[0].shape, d, detail::end_of(boxes, d)));
+    for (const Part& out : group.out) destinations.push_back(moves.destination(out, box));
+    moves.fill(destinations, sources);
+  }
+  moves.run();
+}
+
+/// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
+inline void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
+  detail::Moves moves("reduce_scatter", type, reduction);
+  for (const Group& group : groups) {
+    const std::size_t d = moves.dim_of(group, dim);
+    moves.require_same_size(group);
+    const Shape& shape = group.in[0].shape;
+    const auto boxes = detail::joined(group.out, shape, d);
+    moves.require(detail::end_of(boxes, d) == shape[d], "the outputs are not as long as an input");
+    std::vector<int> sources, destinations;
+    for (const Part& in : group.in) sources.push_back(moves.source(in, detail::whole(shape)));
+    for (std::size_t i = 0; i < boxes.size(); ++i) destinations.push_back(moves.destination(group.out[i], boxes[i]));
+    moves.fill(destinations, sources, static_cast<int>(sources.size()));
+  }
+  moves.run();
+}
+
+/// Splits each input along `split_dim`, sends piece j to member j, and joins what arrives along `concat_dim`, in the
+/// order of the members. Of different dims, piece j is as long as output j, and inputs may differ along `concat_dim`;
+/// of one dim, pieces are equal, and `not_divisible` is thrown when they can't be.
+inline void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups) {
+  detail::Moves moves("all_to_all", type);
+  for (const Group& group : groups) {
+    const std::size_t split = moves.dim_of(group, split_dim), concat = moves.dim_of(group, concat_dim);
+    moves.require_same_size(group);
+    const Shape& shape = group.in[0].shape;
+    const auto members = static_cast<std::int64_t>(group.in.size());
+    if (split == concat) {
+      if (shape[split] % members != 0)
+        fail(errc::not_divisible, "[all_to_all] equal pieces: ", shape[split], " along dim ", split_dim, " for ",
+             members, " members");
+      const std::int64_t piece = shape[split] / members;
+      for (std::int64_t j = 0; j < members; ++j) {
+        std::vector<int> sources;
+        for (std::int64_t i = 0; i < members; ++i) {
+          const Part& in = group.in[static_cast<std::size_t>(i)];
+          moves.require(in.shape == shape, "inputs differ");
+          sources.push_back(moves.source_range(in, split, j * piece, (j + 1) * piece, i * piece));
+        }
+        moves.fill(moves.destination(group.out[static_cast<std::size_t>(j)], detail::whole(shape)), sources);
+      }
+      continue;
+    }
+    const auto in_boxes = detail::joined(group.in, shape, concat);
+    const Shape all = detail::with_extent(shape, concat, detail::end_of(in_boxes, concat));
+    const auto out_boxes = detail::joined(group.out, all, split);
+    moves.require(detail::end_of(out_boxes, split) == shape[split], "the outputs are not as long as an input");
+    std::vector<int> sources, destinations;
+    for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], in_boxes[i]));
+    for (std::size_t j = 0; j < group.out.size(); ++j)
+      destinations.push_back(moves.destination(group.out[j], out_boxes[j]));
+    moves.fill(destinations, sources);
+  }
+  moves.run();
+}
+
+/// Copies along the routes, in every group; a member that no route leads to gets zeros.
+inline void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups) {
+  detail::Moves moves("collective_permute", type);
+  for (const Group& group : groups) {
+    moves.require_same_size(group);
+    std::vector<int> sources, sender(group.out.size(), -1);
+    for (const Route& route : routes) {
+      int& from = sender[static_cast<std::size_t>(moves.member(group, route.destination))];
+      if (from >= 0)
+        fail(errc::dim_range, "[collective_permute] one sender: member ", route.destination, " receives from ", from,
+             " and ", route.source);
+      from = moves.member(group, route.source);
+    }
+    for (const Part& in : group.in) sources.push_back(moves.source(in, detail::whole(in.shape)));
+    for (std::size_t j = 0; j < group.out.size(); ++j) {
+      const int destination = moves.destination(group.out[j], detail::whole(group.out[j].shape));
+      if (sender[j] < 0) {
+        moves.fill_zero(destination);
+        continue;
+      }
+      const auto from = static_cast<std::size_t>(sender[j]);
+      moves.require(group.in[from].shape == group.out[j].shape, "a receiver has another shape than its sender");
+      moves.copy(destination, sources[from]);
+    }
+  }
+  moves.run();
+}
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
