@@ -11,7 +11,7 @@
 namespace tessera {
 
 namespace detail {
-/// What growing and copying come to at run time, compiled once for all types: `used` bytes of `old` in new memory.
+/// Growing and copying at run time, compiled once for all types: `used` bytes of `old` in new memory.
 [[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
   void* const made = ::operator new(bytes);
   if (used > 0) __builtin_memcpy(made, old, used);

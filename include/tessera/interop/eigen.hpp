@@ -51,7 +51,7 @@ concept EigenDense = std::is_class_v<Matrix> && requires { typename Matrix::Plai
                      std::is_base_of_v<Eigen::DenseBase<Matrix>, Matrix>;
 
 /// A tensor of the elements of an Eigen matrix, array, map, block or expression, row- or column-major. Vectors known as
-/// such at compile time become tensors of one dim; `shard<2>` keeps both. Memory is read where it lies; an expression
+/// such at compile time become tensors of one dim; `shard<2>` keeps both. Memory is read in place; an expression
 /// is evaluated first.
 ///
 ///     Eigen::MatrixXf host(rows, 64);

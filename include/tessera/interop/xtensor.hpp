@@ -50,7 +50,7 @@ concept StridedXtensor = requires(const E& e) {
 }  // namespace detail
 
 /// A tensor of the elements of an xtensor array, view or expression, in any layout. Memory with strides is read where
-/// it lies; an expression is evaluated first.
+/// place; an expression is evaluated first.
 /// Errors: `rank_mismatch` when an array of dynamic rank has another rank than the one named; those of `resolve`.
 ///
 ///     xt::xtensor<float, 2> host = ...;

@@ -19,7 +19,7 @@
 
 namespace tessera::kernels {
 
-/// The rows of a table that lie here: [offset, offset + count) of `global` rows.
+/// The rows of a table in this shard: [offset, offset + count) of `global` rows.
 struct RowWindow {
   std::int64_t global = 0, offset = 0, count = 0;
 };
@@ -66,7 +66,7 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
                                              Part part) {
   if (is_empty(shape.index)) return std::nullopt;
   const Strides outer_strides = slice(shape.rows_strides, 0, shape.index.size());
-  // Sums must not depend on how arrays lie in memory: the order is that of the dims, not of the strides.
+  // Sums must not depend on the strides of arrays: the order is that of the dims.
   const Loops outer = make_loops(shape.index, contiguous_strides(shape.index), [&](std::size_t o, std::size_t i) {
     return shape.index_strides[o] == shape.index_strides[i] * shape.index[i] &&
            outer_strides[o] == outer_strides[i] * shape.index[i];
@@ -93,7 +93,7 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
 
 }  // namespace detail
 
-/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset; indices of rows that lie elsewhere
+/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset; indices of rows of other shards
 /// give zeros, so that the lookups of all shards of a table add up to the whole one. Returns an index outside
 /// [0, window.global) when there is one: its row is left as it was, for the caller to throw dim_range. To use several
 /// threads, cut any dim.

@@ -96,7 +96,7 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
                         stride_of(shape.sums, lanes)};
   // What is left out, or empty, stays a null pointer.
   const auto past = [](auto* items, std::int64_t n) { return items == nullptr ? items : items + n; };
-  // Lines that lie apart each take a line of the cache.
+  // Lines that are not contiguous each take a line of the cache.
   const bool dense = steps.from_lane == 1 && steps.to_lane == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     const T* const own_from = past(from, offset_of(loops, 1, index, shape.from));
@@ -122,7 +122,7 @@ template <class T> void scan_lines(const ScanShape& shape, const T* from, T* to,
   detail::scan_lines<T>(shape, from, to, start, nullptr, exclusive);
 }
 
-/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines lie.
+/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines are stored.
 template <class T> void sum_lines(const ScanShape& shape, const T* from, T* total) {
   detail::scan_lines<T>(shape, from, nullptr, nullptr, total, false);
 }

@@ -117,7 +117,7 @@ constexpr bool is_empty(const Shape& extents) {
   return false;
 }
 
-/// An element of N bytes, copied through memcpy so that any type may lie there.
+/// An element of N bytes, copied through memcpy so that any type may be stored there.
 template <std::size_t N>
 using Word = std::conditional_t<
     N == 1, std::uint8_t,

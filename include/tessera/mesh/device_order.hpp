@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-/// One wheel of a mixed-radix counter: `size` ids that lie `stride` apart.
+/// One digit of a mixed-radix counter: `size` ids, `stride` apart.
 struct Digit {
   std::int32_t size = 1;
   std::int32_t stride = 1;

@@ -80,7 +80,7 @@ class Mesh {
     return axis;
   }
 
-  /// The part of the mesh that lies along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
+  /// The part of the mesh along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
   constexpr SubMesh operator[](std::string_view axis) const;
   constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
 

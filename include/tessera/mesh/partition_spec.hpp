@@ -71,7 +71,7 @@ constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_
 /// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: computed on as it lies; above: a way to store, which yields to other uses
+  std::uint8_t priority = 0;  ///< 0: used in computations; above: for storage only, and gathered where it is used
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
@@ -86,9 +86,10 @@ struct SpecEntry {
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor lies on a mesh: an entry a dim, of axes by name or by index. Dims past the last entry are not split; a
-/// scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is the major one.
-/// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
+/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims past the last entry
+/// are not split; a scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is
+/// the major one. Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by
+/// resolve.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 ///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts

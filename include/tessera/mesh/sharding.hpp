@@ -30,9 +30,9 @@ constexpr std::string_view name_of(Reduction reduction) {
   return names[static_cast<std::size_t>(reduction)];
 }
 
-/// How a tensor of a known rank lies on a mesh: a spec with its axis names looked up, plus the axes that a value is
-/// still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has `cuts`, and
-/// its indices are those of the mesh cut so: see refined_mesh.
+/// How a tensor of a known rank is sharded over a mesh: a spec with its axis names looked up, plus the axes that a
+/// value is still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has
+/// `cuts`, and its indices are those of the mesh cut so: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
@@ -87,7 +87,7 @@ constexpr Sharding replicated(int rank) {
 
 namespace detail {
 
-/// How a tensor lies, by sub-axes: what a sharding says in indices that hold for its cuts alone.
+/// A sharding by sub-axes: what a sharding says in indices that hold for its cuts alone.
 class SubAxisSharding {
  public:
   SubAxisList dims[max_rank], unreduced;
@@ -376,7 +376,7 @@ class ShardGrid {
   constexpr int index_of(const Coordinates& coordinates) const { return digits(coordinates, used_); }
   /// Which replica of its shard is at `coordinates`, counted in mesh order.
   constexpr int replica_of(const Coordinates& coordinates) const { return digits(coordinates, ~unsigned{used_}); }
-  /// Where a shard lies; without a replica, the first.
+  /// The coordinates of a shard on the mesh; of its first replica by default.
   constexpr Coordinates coordinates(int index, int replica = 0) const {
     Coordinates place(static_cast<std::size_t>(rank_), 0);
     const auto digit = [&](int axis) { return (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis]; };

@@ -59,7 +59,7 @@ class SubMesh {
     for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
     return parent_.device_at(place);
   }
-  /// Where a device of this part lies along its axes.
+  /// The coordinates of a device of this part along its axes.
   constexpr Coordinates coordinates_of(int device) const {
     if (!contains(device))
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not in this part of ", parent_.text());

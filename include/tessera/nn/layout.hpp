@@ -18,7 +18,7 @@ enum class Role : std::uint8_t {
   head,    ///< makes logits: [features, classes]
 };
 
-/// How the parameters and the tokens of a model lie on a mesh: one spec for each part that a parameter plays. A layout
+/// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A layout
 /// changes where numbers are and what is communicated, never which numbers they are.
 ///
 /// Collectives of one transformer layer and one training step, each of the bytes of the named tensor:

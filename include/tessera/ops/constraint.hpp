@@ -62,7 +62,7 @@ constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const Partit
   return detail::constrain(x, spec, CotangentLayout::own_spec, &cotangent, Source::from(at));
 }
 
-/// Inside a traced function: x, laid out as the spec says. Its cotangent lies as it comes.
+/// Inside a traced function: x, sharded as the spec says. Its cotangent may be sharded in any way.
 template <TensorOperand X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {

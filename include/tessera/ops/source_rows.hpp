@@ -28,7 +28,7 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
-/// A number that is computed on the host: it lies nowhere.
+/// A number that is computed on the host: no device holds it.
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
@@ -192,7 +192,7 @@ struct ConstraintOp {
     Node made = r.node();
     const auto layout = static_cast<CotangentLayout>(made.labels[0]);
     if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
+    if (layout == CotangentLayout::own_spec) {  // whose cotangent is sharded as the value is
       made.value = made.labels[1];
       made.labels[1] = static_cast<std::int8_t>(r.node().index());
     }
@@ -204,7 +204,7 @@ struct ConstraintOp {
   };
 };
 
-// The second operand says how the result lies, and its elements are never read.
+// The result is sharded as the second operand is, whose elements are never read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
                              .kind = OpKind::constraint,

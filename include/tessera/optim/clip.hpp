@@ -45,7 +45,7 @@ template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, H
 /// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
 /// they had: (clipped, norm). The direction does not change.
 ///
-/// Communication: tensors that are split are summed where they lie, and all sums together are reduced, as one number.
+/// Communication: each device sums its shards, and the sums of all tensors are reduced together, as one number.
 /// Partial gradients are reduced first, since a norm needs them whole. Source: Pascanu, Mikolov, Bengio, 1211.5063.
 template <class Model, NumberOperand Limit>
 constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {

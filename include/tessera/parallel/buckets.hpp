@@ -103,7 +103,7 @@ std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTen
     for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i) {
       std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(all.size()));
       for (const auto& group : lists) {
-        // What a member gave lies after what the members before it gave; item i after the items before it.
+        // The shards of a member follow those of the members before it; item i follows the items before it.
         Shape shape = list[i].shape(group[0]);
         shape[0] = 0;
         for (const int device : group) {

@@ -93,7 +93,7 @@ void compare_local_map(const DTensor<T, Rank>& made, const LocalArray<T, Rank>& 
 /// results are a tensor of these placements, which are believed. The mesh is that of the first operand. Errors:
 /// `mesh_mismatch`; `structure` for an operand of other placements than `inputs` says; those of from_local; `oracle` in
 /// an OracleScope, when f makes something else of whole operands on one device.
-/// Communication: none but that of bringing operands to their placements, where that is asked for.
+/// Communication: none but that of bringing operands to their placements, with `redistribute`.
 ///
 ///     auto y = ts::local_map([](const auto& a) { return a; }, {ts::Shard(0)}, {{{{ts::Shard(0)}}}}, x);
 template <class F, std::size_t N, class... T, int... Rank>

@@ -146,7 +146,7 @@ constexpr Box placed_box(const Shape& shape, const Placements& placements, const
   return box;
 }
 
-/// The sharding that lies as placements do where every chunk is even. Averages count as sums.
+/// The sharding with the same shards as placements have where every chunk is even. Averages count as sums.
 /// Errors: `unsupported` for products, which a Sharding has no word for; `capacity`.
 constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, int rank) {
   Sharding made = replicated(rank);

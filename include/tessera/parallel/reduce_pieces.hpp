@@ -63,7 +63,7 @@ template <class T, class S> T reduced(S sum, std::int64_t parts, double scale) {
   return static_cast<T>(scaled);
 }
 
-/// Calls f(offset in a, offset in b, count) for each run of neighbours of a box that lies in two row-major boxes.
+/// Calls f(offset in a, offset in b, count) for each contiguous run of a box that is part of two row-major boxes.
 template <class F> void for_each_run(const Box& box, const Box& a, const Box& b, F&& f) {
   if (box.empty()) return;
   const std::size_t rank = box.begin.size();

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-/// Lays a tensor out, in place, and returns it. Nothing happens when it lies that way. A tensor that is replicated may
-/// be laid out in any way, on any mesh; one that is split has to be cleared first, or is given to ts::reshard.
+/// Shards a tensor, in place, and returns it. Nothing happens when it has that sharding. A tensor that is replicated
+/// may be laid out in any way, on any mesh; one that is split has to be cleared first, or is given to ts::reshard.
 /// Errors: `annotation` for a tensor that is split in another way; those of `resolve`.
 /// Communication: none within a mesh, as each device keeps a part of what it has.
 template <class T, int Rank>

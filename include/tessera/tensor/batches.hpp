@@ -65,7 +65,7 @@ ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
   std::vector<runtime::ShardRef> sources, destinations;
   for (int shard = 0; shard < storage.shard_count(); ++shard) {
     sources.push_back(runtime::shard_ref(const_cast<void*>(storage.data(shard)), storage.box(shard)));
-    // Counted from the first row of the range; what lies outside of it meets no destination.
+    // Counted from the first row of the range; rows outside of the range have no destination.
     sources.back().box.begin[0] -= range.begin;
     sources.back().box.end[0] -= range.begin;
     destinations.push_back(runtime::shard_ref(out->data(shard), out->box(shard)));

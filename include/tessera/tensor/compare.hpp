@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// Whether two tensors lie alike: element type, shape, mesh and sharding.
+/// Whether two tensors have the same element type, shape, mesh and sharding.
 template <class T, int Rank, class U, int OtherRank>
 bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
   const TensorStorage &a = storage_of(x), &b = storage_of(y);
@@ -27,9 +27,9 @@ template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Ra
   return hash_mix(hash, storage.placement().hash());
 }
 
-/// Whether two tensors have the same shape and equal elements, however they lie: a NaN equals nothing, and both zeros
-/// are equal. (`ts::equal` compares element by element, and is a tensor.)
-/// Communication: none between tensors that lie alike; otherwise y is brought to the layout of x.
+/// Whether two tensors have the same shape and equal elements, however they are sharded: a NaN equals nothing, and both
+/// zeros are equal. (`ts::equal` compares element by element, and is a tensor.) Communication: none between tensors of
+/// one sharding; otherwise y is resharded to the sharding of x.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;

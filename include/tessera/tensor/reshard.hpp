@@ -91,7 +91,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 
-/// All of a tensor on every device of its mesh. Communication: all-gathers, unless it lies that way.
+/// All of a tensor on every device of its mesh. Communication: all-gathers, unless it is replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
                                    std::source_location at = std::source_location::current()) {

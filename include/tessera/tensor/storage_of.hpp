@@ -57,7 +57,7 @@ template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) 
   return volume(storage_of(x).shape());
 }
 
-/// "f32[128,256]{data,-}": what a tensor is and how it lies, as messages name it.
+/// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as messages name it.
 inline std::string layout_text(const TensorStorage& storage) {
   return shape_text(storage.dtype(), storage.shape()) + text(storage.sharding(), storage.mesh());
 }

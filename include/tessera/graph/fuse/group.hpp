@@ -41,7 +41,7 @@ constexpr UnitOperand aligned_operand(const GraphView& graph, int id, int space_
   return operand;
 }
 
-/// Whether one operand of a fused unit lies as another.
+/// Whether two operands of a fused unit have the same dims along the dims of the iteration space.
 constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   if (x.node != y.node) return false;
   for (int d = 0; d < max_rank; ++d)
@@ -49,7 +49,7 @@ constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   return true;
 }
 
-/// Writes the units of the groups: what each reads and makes, and how that lies in its iteration space.
+/// Writes the units of the groups: what each unit reads and makes, and along which dims of its iteration space.
 class UnitWriter {
  public:
   constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
@@ -127,7 +127,7 @@ class UnitWriter {
       if (!known) add_operand(made);
     }
   }
-  /// How the operand of a reduction lies in the space.
+  /// Along which dims of the iteration space the operand of a reduction extends.
   constexpr SpaceForm form_in_row(const GroupMembers& group, int operand) const {
     return graph_.nodes[operand].rank == group.rank ? SpaceForm::element : SpaceForm::squeezed;
   }

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// How a node of a fused group lies in the group's iteration space.
+/// Along which dims of the group's iteration space a node of a fused group extends.
 enum class SpaceForm : std::uint8_t {
   element,   ///< the whole space
   row,       ///< all but the last dim, which stays with extent 1

@@ -60,7 +60,7 @@ class FusedWriter {
     fused_.instrs[count_] = instr;
     return count_++;
   }
-  /// How a member lies in the space.
+  /// Along which dims of the iteration space a member extends.
   constexpr SpaceForm form(int id) const {
     const Node& node = graph_[id];
     const Node& space = graph_[unit_.space];

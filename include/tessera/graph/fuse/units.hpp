@@ -26,7 +26,7 @@ enum class UnitKind : std::uint8_t {
 };
 inline constexpr int unit_kinds = 11;
 
-/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
+/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;

@@ -57,7 +57,7 @@ constexpr unsigned extending_dims(const Node& x, int rank) {
 /// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
-  // Dims that extend in an operand, moved to where they lie in the result.
+  // Dims of an operand that are not of static extent 1, shifted to their positions in the result.
   const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) | (~y.unit & ((1u << y.rank) - 1))
                                                                                           << (made.rank - y.rank);
   made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
@@ -222,7 +222,7 @@ constexpr Value drop_units(Value x, unsigned dims) {
   return rearrange(x, out, f, nullptr);
 }
 
-/// The earliest value that has the shape of x by construction. Shapes are asked of it, so that nothing is kept alive,
+/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
 /// or computed again, for its shape alone.
 constexpr Value shape_source(Value x) {
   const Graph& graph = x.module->graph(x.graph);

@@ -78,7 +78,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Asks for rows that are about to be read: they lie too far apart for the processor to foresee them.
+/// Prefetches rows that are about to be read: they are too far apart for the processor's own prefetch.
 template <class T>
 void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
@@ -174,7 +174,7 @@ template <class T> struct RunningSoftmax {
 /// and sum go along. Source: Milakov, Gimelshein, 1805.02867; Dao et al., 2205.14135.
 ///
 /// Everything is held transposed, queries along lanes: maxima and sums need no exchange between lanes, and keys and
-/// values are read where they lie, element by element. Results have unit stride along the width.
+/// values are read in place, element by element. Results have unit stride along the width.
 template <class T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,

@@ -89,7 +89,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   const auto& a = step.a_varies ? own : shared;
   const auto& b = step.b_varies ? own : shared;
   if constexpr (O == Op::cast) {
-    // A conversion that is asked for rounds; what is merely computed as bf16 is rounded where it is stored.
+    // A cast in the program rounds here; a value that is merely computed as bf16 is rounded where it is stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
   } else if constexpr (O == Op::select) {
     const auto& c = step.c_varies ? own : shared;

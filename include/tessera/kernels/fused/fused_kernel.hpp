@@ -154,7 +154,7 @@ template <class P> struct FusedRun {
      ...);
   }
 
-  /// Whether the caches are passed by in this window: its results lie in place, and aligned.
+  /// Whether stores of this window bypass the caches: its results are contiguous and aligned.
   template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
     if (!call.past_caches || window.size != window.padded) return false;
     bool aligned = true;

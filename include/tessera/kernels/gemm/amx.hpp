@@ -60,9 +60,9 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A block of 32 x 32: C = F + A B, or A B where F is null; rows of F and C lie so many floats apart. Every step along
-/// k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B pair of
-/// rows after pair of rows, the two elements of a column together.
+/// A block of 32 x 32: C = F + A B, or A B where F is null; the strides of rows of F and C are in floats. Every step
+/// along k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B
+/// pair of rows after pair of rows, the two elements of a column together.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
                                                                       const float* f, std::int64_t f_row, float* c,
                                                                       std::int64_t c_row) {

@@ -15,7 +15,7 @@
 #include <tessera/kernels/gemm/gemm_pack.hpp>
 #include <tessera/kernels/isa.hpp>
 
-// How bf16 operands come to lie for kernels: in the shape of matrix registers, or widened to float.
+// Packing of bf16 operands for kernels: in the shape of matrix registers, or widened to float.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -84,7 +84,7 @@ TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane,
     x[l] = l < lanes ? _mm512_maskz_loadu_epi16(mask, from + l * lane) : _mm512_setzero_si512();
 }
 
-/// The same of lanes that lie side by side: 16 pairs of 16 lanes, and as many of the next 16.
+/// The same of contiguous lanes: 16 pairs of 16 lanes, and as many of the next 16.
 TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
                                              std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
   const __mmask32 mask = first_of(lanes);

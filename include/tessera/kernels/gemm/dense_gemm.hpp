@@ -44,7 +44,7 @@ DenseOperand<T> library_operand(const T* data, std::int64_t rows, std::int64_t c
   return {packed, cols, true};
 }
 
-/// Any product by `multiply`, a function of a DenseGemm<T>: what lies otherwise is copied first.
+/// Any product by `multiply`, a function of a DenseGemm<T>: operands with other strides are copied first.
 template <class T, class Multiply> void dense_gemm(Gemm<T> g, const Multiply& multiply) {
   if (thin_gemm(g)) return;
   if (g.c_row != 1) g = transposed(g);

@@ -149,7 +149,7 @@ template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
   for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
 }
 
-/// Fetches such a step into the second-level cache, where it waits for its turn: steps lie on pages of their own, which
+/// Fetches such a step into the second-level cache, where it waits for its turn: steps are on pages of their own, which
 /// the processor's prefetchers don't cross.
 template <class T> void fetch_lanes(const T* from, std::int64_t width) {
   constexpr std::int64_t line = 64 / sizeof(T);

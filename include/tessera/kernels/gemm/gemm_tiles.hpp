@@ -18,8 +18,8 @@ struct Prefetch {
   std::int64_t step = 0, count = 0;
 };
 
-/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B lie in panels: element (i, k) of A
-/// is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
+/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B are packed in panels: element (i,
+/// k) of A is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
 template <class T> struct GemmTile {
   std::int64_t depth = 0;
   const T* a = nullptr;
@@ -37,7 +37,7 @@ template <class T, int Bytes> struct GemmVector {
   typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
 };
 
-/// The kernels of one processor level: how they want A and B to lie, and one kernel for each of some heights.
+/// The kernels of one processor level: how A and B have to be packed, and one kernel for each of some heights.
 template <class T> struct GemmKernels {
   using Tile = void (*)(const GemmTile<T>&);
   static constexpr int most_rows = 14, most_cols = 32;

@@ -25,7 +25,7 @@ template <class T> struct DenseOperand {
   bool row_major;
 };
 
-/// The operand as it lies when one of its dims is contiguous, and otherwise packed into scratch.
+/// The operand in place when one of its dims is contiguous, and otherwise packed into scratch.
 template <Scratch Use, class T>
 DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                               std::int64_t col_stride) {

@@ -27,9 +27,9 @@ struct FinishedRows {
   }
 };
 
-/// How the right operand of a product lies once it is packed. Its rows are cut into blocks of `depth`, a block into
-/// panels of `width` columns, and a panel lies row after row. Blocks follow one another, panels too; the last panel of
-/// each block is padded to `width`.
+/// The layout of the right operand of a product once it is packed. Its rows are cut into blocks of `depth`, a block
+/// into panels of `width` columns, and a panel is stored row after row. Blocks follow one another, panels too; the last
+/// panel of each block is padded to `width`.
 struct PackedLayout {
   std::int64_t rows = 0, cols = 0;
   std::int64_t depth = 0, width = 0;
@@ -68,7 +68,7 @@ template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_
   return std::max(fit / width * width, 4 * width);
 }
 
-/// A block of B as tiles read it. All panels but a last, partial one may lie in the matrix itself.
+/// A block of B as tiles read it. All panels but a last, partial one may be in the matrix itself.
 template <class T> struct PanelsOfB {
   const T* first = nullptr;
   std::int64_t panel = 0, step = 0;  ///< from panel to panel, from row to row
@@ -112,8 +112,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       }
   };
 
-  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where it lies along k,
-  // since its lines would push each other out of the first-level cache.
+  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where A is contiguous
+  // along k, since its lines would push each other out of the first-level cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t told = 0;
   const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);

@@ -63,7 +63,7 @@ template <class T> bool is_small(const Gemm<T>& g) {
   return g.b_col == 1 && g.c_col == 1 && g.m > 1 && g.n > 1 && g.m * g.n * g.k <= most;
 }
 
-/// C (+)= alpha A B from where the operands lie, summed in the order of k. B and C have contiguous rows.
+/// C (+)= alpha A B from operands in place, summed in the order of k. B and C have contiguous rows.
 template <class T> void small_gemm(const Gemm<T>& g) {
   std::int64_t row = 0;
   for (; row + 4 <= g.m; row += 4) detail::small_rows<4>(g, row);

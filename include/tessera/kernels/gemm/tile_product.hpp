@@ -70,7 +70,7 @@ void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::
 
 }  // namespace detail
 
-/// C = A B or C += A B for operands that lie in the first-level caches. A is [rows, depth]; B is [depth, registers] and
+/// C = A B or C += A B for operands that are in the first-level caches. A is [rows, depth]; B is [depth, registers] and
 /// C is [rows, registers], both with unit strides along registers. Sums run over the depth in order, whatever the tile.
 template <class T>
 void tile_product(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,

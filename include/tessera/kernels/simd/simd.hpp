@@ -181,7 +181,7 @@ TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) 
 
 // ---- memory
 
-/// Reads `width` elements of T; no alignment is asked for.
+/// Reads `width` elements of T, of any alignment.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   if constexpr (std::is_same_v<T, bool>) {
     // Any non-zero byte is true, so the bytes are read as numbers.

@@ -49,10 +49,10 @@ struct EinsumText {
   }
 };
 
-/// The element type of a product: what is asked for, or that of its operands.
+/// The element type of a product: the `Out` of the call, or that of its operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// The product as it is computed, in the element type that is asked for.
+/// The product as it is computed, converted to the element type `Out`.
 template <class Out> constexpr Value rounded_product(Value product, DType operands) {
   if constexpr (std::is_void_v<Out>)
     return build::cast(product, operands);

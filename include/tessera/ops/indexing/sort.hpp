@@ -68,8 +68,8 @@ constexpr auto argsort(const X& x, Here at = Here::current()) {
 
 /// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
 /// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
-/// dim instead where one is not split and divides, else by an all_gather; the result lies so too. Other dims may be
-/// split.
+/// dim instead where one is not split and divides, else by an all_gather; the result is split that way too. Other dims
+/// may be split.
 template <int D, Order O = Order::ascending, TensorOperand X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);

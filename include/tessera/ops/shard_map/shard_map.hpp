@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace detail {
 
-/// The layout of a value with leading dims whose own dims lie as a spec says.
+/// The sharding of a value with leading dims whose own dims are sharded as a spec says.
 constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x, const LocalSpec& spec) {
   PartitionSpec whole = lead_spec(text, x.value, x.varying, x.varying);
   const std::size_t leads = x.value.rank() < x.rank ? 0 : static_cast<std::size_t>(x.value.rank() - x.rank);

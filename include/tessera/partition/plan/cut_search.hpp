@@ -88,7 +88,7 @@ class CutSearch {
           cut_first(links, link, dim, axes);
       }
   }
-  /// Cuts the first axis that is larger than what is left of the part it comes to.
+  /// Cuts the first axis that is larger than what is left of the part of the dim that it splits.
   constexpr void cut_first(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes) {
     std::size_t next = 0;
     for (int i = 0; i < dim.count; ++i) {

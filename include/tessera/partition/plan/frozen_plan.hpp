@@ -70,7 +70,7 @@ template <Freezable Make> struct Freeze<Make> {
 };
 }  // namespace detail
 
-/// A plan as a constant, made once however much is asked of it:
+/// A plan as a constant, made once for all queries:
 ///
 ///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
 ///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);

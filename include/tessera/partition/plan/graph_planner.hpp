@@ -134,7 +134,7 @@ class GraphPlanner {
     return v;
   }
 
-  /// The sharding that a result of the graph has to have; false when it lies as it is made.
+  /// The sharding that a result of the graph has to have; false when it keeps the sharding of the unit that makes it.
   constexpr bool requested(int node, Sharding& sharding) const {
     const int k = required_[size(node)];
     if (k < 0 || requests_ == nullptr || !requests_[k].given) return false;
@@ -147,7 +147,7 @@ class GraphPlanner {
     Sharding wanted = final_sharding(node);
     return lies_alike(wanted, sharding) ? ValueRole::output : ValueRole::intermediate;
   }
-  /// How a result lies in the end: as requested, or as it is made, partial values reduced.
+  /// The sharding of a result in the end: as requested, or that of the unit that makes it, partial values reduced.
   constexpr Sharding final_sharding(int node) const {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
@@ -273,7 +273,7 @@ class GraphPlanner {
       const std::int64_t extent = solver_.links[size(g_)].factor(link(u), f).extent;
       local.push_back(extent / count + (extent % count != 0));
     }
-    if (stacked) {  // layers lie apart: they stay a dim of their own
+    if (stacked) {  // layers are not contiguous: they stay a dim of their own
       int of_layers = 0;
       for (int f = 0; f < factors.count; ++f) of_layers += factors.in_dim[f] == 0 || factors.out_dim[f] == 0;
       if (factors.count == 0 || of_layers != 1 || factors.in_dim[0] != 0 || factors.order[0] != 0 ||

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// A block of memory that a plan needs from step `first` to step `last`, both included, and where it lies in the arena.
+/// A block of memory that a plan needs from step `first` to step `last`, both included, and its offset in the arena.
 struct Lifetime {
   std::int64_t bytes = 0;
   int first = 0;

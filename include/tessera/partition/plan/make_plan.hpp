@@ -48,7 +48,7 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
 }  // namespace detail
 
 /// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
-/// `arguments` says of each argument how it lies, or which number it is.
+/// `arguments` has the sharding of each argument that is a tensor, and the value of each that is a number.
 ///
 /// Errors: those of the rows for shapes that don't fit, `structure` for stacks of different depths, `unsupported` for a
 /// Stack whose layers are split among devices, `policy` for what the options forbid.

@@ -38,7 +38,7 @@ struct CollectiveInfo {
   std::int64_t payload_bytes = 0;  ///< V: bytes of the value reduced, or of the gathered value, on one device
   std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   Source source{};                 ///< the line whose value is communicated
-  std::string_view why;            ///< what asked for it
+  std::string_view why;            ///< the reason: what needs it
   bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
 };
 
@@ -74,10 +74,11 @@ struct PlanStep {
   std::int32_t unit = -1;                  ///< of compute and repeat
   Growable<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
   Growable<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
-  /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
+  /// Of a sum of rank-0 tensors: axes over which its result is partial. An input that is replicated over such an axis
+  /// is added on the devices with coordinate 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// A reshard that follows may be taken over: parts of the result are added up as they are made. Or a rounding.
+  /// This step may do the work of the step that follows: a reshard that sums partial values into the result, or a cast.
   bool adds_up = false;
   std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
@@ -98,7 +99,7 @@ struct GraphPlan {
   std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
 };
 
-/// What can be asked of the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
+/// Queries about the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
 template <class Self> struct Communication {
   /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis, or
   /// one sub-axis.
@@ -113,7 +114,7 @@ template <class Self> struct Communication {
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Collectives that nobody asked for: see CollectiveInfo::asked.
+  /// Collectives that no constraint of the user asks for: see CollectiveInfo::asked.
   constexpr std::int64_t unasked_count() const {
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });

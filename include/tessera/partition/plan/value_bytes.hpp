@@ -23,7 +23,7 @@ constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& shard
     return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
   };
   // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
-  // many, whatever lies along the other dims.
+  // many, whatever axes the other dims have.
   Shape local = local_extents(global, sharding, mesh);
   const Shape whole = local;
   Shape count(local.size(), 1), shorter(local.size(), 0);

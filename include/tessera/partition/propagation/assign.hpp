@@ -53,8 +53,8 @@ constexpr FactorAxes assign_factors(const Links& links, const Link& link, const 
   return chosen;
 }
 
-/// How operand `i` of a link lies when the factors have these axes. Of a result, axes of factors that it was summed
-/// over are left to `unreduced_axes`.
+/// The sharding of operand `i` of a link when the factors have these axes. Of a result, axes of factors that it was
+/// summed over are left to `unreduced_axes`.
 constexpr Sharding sharding_of(const Links& links, const Link& link, int i, const FactorAxes& factors, int rank,
                                const Mesh& mesh) {
   Sharding sharding = replicated(rank);

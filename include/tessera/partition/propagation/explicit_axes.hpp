@@ -19,7 +19,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Finds how each result lies over the explicit axes from its operands alone, node by node.
+/// Finds the sharding of each result over the explicit axes from its operands alone, node by node.
 class ExplicitAxes {
  public:
   Growable<ExplicitShardings> found;  ///< by graph
@@ -80,7 +80,7 @@ class ExplicitAxes {
     return part;
   }
 
-  /// As a constraint says; over axes that it is not about, as its operand lies.
+  /// As a constraint says; over axes that it is not about, as its operand.
   constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
     Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
     if (node.labels[2] == 0) return made;
@@ -93,7 +93,7 @@ class ExplicitAxes {
     return made;
   }
 
-  /// The constraint that is the only reader of a node and says how it is to lie, its out_sharding; -1 where there is
+  /// The constraint that is the only reader of a node and says its sharding, its out_sharding; -1 where there is
   /// none, -2 where there are several.
   static constexpr int out_sharding(const GraphView& graph, int id) {
     int readers = 0, constraints = 0, found = -1;
@@ -108,7 +108,7 @@ class ExplicitAxes {
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
     return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
   }
-  /// Whether the rules say how a node lies. Values that are made from nothing lie as their readers want them.
+  /// Whether the rules say the sharding of a node. Values without operands are sharded as their readers need them.
   static constexpr bool is_ruled(const GraphView& graph, int id) {
     const Op op = graph[id].op;
     if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
@@ -263,9 +263,9 @@ class ExplicitAxes {
 
 }  // namespace detail
 
-/// How the values of a program lie over the mesh axes whose user says it: over these a result takes the axes of its
+/// The shardings of the values of a program over explicit mesh axes: over these a result takes the axes of its
 /// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
-/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph; where `search`
+/// says its sharding. What gradients add follows the values, and is not checked. By graph; where `search`
 /// finds axes to cut, these are not yet the rules. Errors:
 /// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
 /// axes ("sharding in types") in JAX.

@@ -245,8 +245,8 @@ class Flow {
       if (takes_over[at(o)]) parts[at(units_.output(u, o).node)].join(*common);
   }
 
-  /// A sum of numbers takes them however they are partial, and is reduced once: a number counts where the axes that it
-  /// is not partial over are 0.
+  /// A sum of rank-0 tensors takes operands that are partial over different axes, and is reduced once: an operand that
+  /// is replicated over an axis is added on the devices with coordinate 0.
   constexpr bool pass_numbers(int u, unsigned used) {
     const Unit& unit = units_[u];
     if (unit.rank != 0 || used != 0) return false;

@@ -78,7 +78,7 @@ class Links {
     }
   }
 
-  /// Two values of one shape that lie alike.
+  /// Two values of one shape with one sharding.
   constexpr void tie(int unit, int from, int to) {
     begin(unit, UnitKind::repeat);
     const Node& node = graph_[to];
@@ -91,7 +91,7 @@ class Links {
     finish();
   }
 
-  /// A value that lies as another one does; of a pair, both with both.
+  /// A value with the sharding of another value; of a pair, both with both.
   constexpr void tie_alike(int id) {
     const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
     begin(-1, UnitKind::repeat);

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-/// How the values of one graph lie, as far as it is known.
+/// The shardings of the values of one graph, as far as they are known.
 struct ValueShardings {
   Growable<Sharding> of;            ///< by node
   Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
@@ -26,7 +26,8 @@ struct ValueShardings {
   }
 };
 
-/// How the values of one graph lie over the explicit axes of a mesh, where rules say it and propagation has no choice.
+/// The shardings of the values of one graph over the explicit axes of a mesh, where rules say them and propagation has
+/// no choice.
 struct ExplicitShardings {
   unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
   Growable<Sharding> of;         ///< by node: over these axes alone
@@ -48,7 +49,7 @@ struct ExplicitShardings {
       if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
     return automatic;
   }
-  /// Whether a node that lies so does not lie as the rules say.
+  /// Whether this sharding of a node is not the one that the rules say.
   constexpr bool change(int node, const Sharding& found) const {
     bool differs = false;
     for (int d = 0; d < found.rank && rules(node); ++d)
@@ -252,7 +253,7 @@ class Propagation {
     return false;
   }
 
-  /// Only links of values that lie in some way at this level have anything to pass on.
+  /// Only links of values with a sharding at this level have anything to pass on.
   constexpr void mark_readers(int level) {
     dirty_.assign(links_.links.size(), 0);
     visited_.assign(links_.links.size(), 0);

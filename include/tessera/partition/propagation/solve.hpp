@@ -164,7 +164,7 @@ class ShardingSolver {
         made.closed[size(id)] = closed_axes(graph[id]);
         made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
-        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
+        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers compute with as it is sharded
       }
     return made;
   }
@@ -184,7 +184,7 @@ class ShardingSolver {
     settle_pairs(g);
   }
 
-  /// Over explicit axes values lie as the rules say, whatever was found. Returns whether anything changed.
+  /// Over explicit axes values are sharded as the rules say, whatever was found. Returns whether anything changed.
   constexpr bool keep_rules(int g) {
     const ExplicitShardings& own = rules[size(g)];
     bool changed = false;

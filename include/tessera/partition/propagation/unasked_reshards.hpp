@@ -30,8 +30,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Throws for the first reshard of a plan that nobody asked for. Errors: `policy`, which names the value, how it lies,
-/// how it is wanted, and the lines.
+/// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
+/// sharding, how it is wanted, and the lines.
 inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
   for (std::size_t g = 0; g < plan.graphs.size(); ++g)
     for (const PlanStep& step : plan.graphs[g].steps)

@@ -38,7 +38,7 @@ struct HaloWindow {
   std::int64_t first = 0, last = 1;
   std::int64_t stride = 1;
 
-  /// Rows that lie in between, which a stride above the window skips, are read as well.
+  /// Rows in between, which a stride above the window skips, are read as well.
   constexpr IndexRange read_by(const IndexRange& rows) const {
     if (rows.size() == 0) return {};
     return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
@@ -107,7 +107,7 @@ class Halo {
 
  private:
   static constexpr std::int64_t few = 64;
-  /// Where a border of a device's rows lies.
+  /// The row at which the rows of a device begin or end.
   struct Line {
     std::int64_t slope, at_zero;
   };
@@ -157,7 +157,7 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
 }
 
 /// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
-/// borders of shards. Nothing where that dim is whole. `made` is how the result lies.
+/// borders of shards. Nothing where that dim is whole. `made` is the sharding of the result.
 constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();

@@ -32,7 +32,7 @@ constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const Plan
 
 }  // namespace detail
 
-/// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
+/// Finds when each value of a graph is needed, and the offsets of intermediates in the arena. `plans` has those of the
 /// bodies.
 constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());

@@ -33,7 +33,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
 }
 
 /// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
-/// Each then knows what the chunks before its own add up to. `made` is how the result lies.
+/// Each then knows what the chunks before its own add up to. `made` is the sharding of the result.
 constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
                                PlanStep& step) {
   CollectiveInfo sent;

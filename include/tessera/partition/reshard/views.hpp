@@ -17,7 +17,7 @@ constexpr Shape row_major_strides(const Shape& extents) {
 }
 
 /// Strides of a rearranged shard over the same memory. `extents` are those of the factors on the shard. Returns false
-/// where dims are merged that don't lie one behind the other: the elements have to be copied then.
+/// where dims are merged that are not contiguous: the elements have to be copied then.
 constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, const Shape& strides, int out_rank,
                                   Shape& out) {
   Shape of_factor(static_cast<std::size_t>(factors.count), 0);
@@ -41,8 +41,8 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
-/// How the operand of windows lies under windows that lie so; false where these are split along a dim that the operand
-/// lacks.
+/// The strides of the operand of windows, given the strides of the windows; false where these are split along a dim
+/// that the operand lacks.
 constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
   const int dim = dim_of(node);
   if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;

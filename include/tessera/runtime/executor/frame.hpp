@@ -20,7 +20,7 @@
 
 namespace tessera::runtime {
 
-/// How the shards of one value of a plan lie in memory. Shards are numbered by layer, then as the grid numbers them;
+/// The shards of one value of a plan in memory. Shards are numbered by layer, then as the grid numbers them;
 /// the box of one layer's shard has extent 1 along dim 0.
 struct ValueLayout {
   ShardGrid grid;

@@ -41,7 +41,7 @@ class TensorLayout final : public RefCounted {
     }
   }
 
-  /// The layout that tensors alike have, as long as it was asked for not long ago; otherwise a new one.
+  /// The layout that tensors of this shape and sharding share, if it was used recently; otherwise a new one.
   static IntrusivePtr<TensorLayout> of(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) {
     std::uint64_t hash = hash_mix(hash_mix(mesh.hash(), sharding.hash()), static_cast<std::uint64_t>(dtype));
     for (std::int64_t extent : shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));

@@ -47,7 +47,7 @@ namespace detail {
 
 /// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
 struct OracleSink {
-  /// Runs a program and compares. It is known where oracle mode is asked for, so that no other unit has its code.
+  /// Runs a program and compares. Known only in units that use oracle mode, so that no other unit has its code.
   using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
 
   bool throws = true;

@@ -44,7 +44,7 @@ struct FusedPlaces {
     int output;
     int place;
     std::int64_t elements, offset;
-    std::int64_t long_sum = -1;  ///< where it lies among the sums in f64; -1: it needs none
+    std::int64_t long_sum = -1;  ///< its index among the sums in f64; -1: it needs none
   };
 
   WorkGrid work;

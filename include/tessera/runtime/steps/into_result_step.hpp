@@ -28,7 +28,7 @@ class IntoResultStep final : public PreparedStep {
       if (in >= 0 && in != made && layout[in].shards() == layout[result_].shards()) others_.push_back(in);
   }
 
-  /// Whether `next` alone reads the product, stores one value, a result, and that lies as the product does.
+  /// Whether `next` alone reads the product, stores one value, a result, with the strides of the product.
   static bool possible(const FrameLayout& layout, int made, const PlanStep& next) {
     const PlanValue& from = layout.value(made);
     if (next.outputs.size() != 1 || from.role != ValueRole::intermediate || from.stacked) return false;

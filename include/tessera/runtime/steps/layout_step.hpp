@@ -15,7 +15,7 @@
 namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
-/// Rows that lie in the shard of another place are read there.
+/// Rows of shards of other places are read from there.
 class LayoutStep final : public PreparedStep {
  public:
   explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
@@ -132,8 +132,8 @@ class LayoutStep final : public PreparedStep {
     }
   }
 
-  /// Each operand's rows along one dim are copied to where they come to lie, from the same shard or from those of other
-  /// places; zeros go where none do.
+  /// Each operand's rows along one dim are copied to their places in the result, from the same shard or from those of
+  /// other places; zeros go where none do.
   void add_moved(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int dim_index = dim_of(graph[node]);

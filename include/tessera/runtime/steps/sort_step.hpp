@@ -53,7 +53,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
 
  private:
   static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
-  /// Some lines of one shard: of each value, where they begin and how they lie.
+  /// Some lines of one shard: of each value, where they begin and their strides.
   struct Piece {
     Shape lines;
     std::int32_t pointers[3]{};

@@ -13,8 +13,8 @@
 
 namespace tessera::runtime {
 
-/// Where the parts of a value go when a reshard does no more than sum them, each to what lies as it does: by shard of
-/// the value, a pointer of the frame. Empty for other reshards.
+/// Where the parts of a value go when a reshard does no more than sum them, each to a shard of the same box: by shard
+/// of the value, a pointer of the frame. Empty for other reshards.
 inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const PlanStep& reshard) {
   const int from = reshard.inputs[0], to = reshard.outputs[0];
   const Sharding &parts = layout.value(from).sharding, &sum = layout.value(to).sharding;

@@ -34,7 +34,7 @@ class Pinning : public tbb::task_scheduler_observer {
   }
 
  private:
-  cpu_set_t allowed_;  ///< of the thread that asked for it
+  cpu_set_t allowed_;  ///< of the thread that made it
 
   /// The i-th of the processors that the process may use, counted around.
   cpu_set_t place_of(std::size_t i) const {

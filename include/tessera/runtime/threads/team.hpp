@@ -55,7 +55,7 @@ template <class R, class... Args> class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-/// The threads that run loops: one TBB arena for each parallelism that was ever asked for.
+/// The threads that run loops: one TBB arena for each value of parallelism that was ever set.
 class Team {
  public:
   static Team& instance() {

@@ -107,7 +107,7 @@ class Moves {
 
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
-/// Where each part lies when they are joined along `dim`; the rest of each box is that of `shape`.
+/// The box of each part when they are joined along `dim`; the rest of each box is that of `shape`.
 inline std::vector<Box> joined(std::span<const Part> parts, Shape shape, std::size_t dim) {
   std::vector<Box> boxes;
   std::int64_t at = 0;

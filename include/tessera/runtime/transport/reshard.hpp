@@ -26,7 +26,7 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// One shard in memory: where the element at `box.begin` lies, and the distance in elements between neighbours.
+/// One shard in memory: the address of the element at `box.begin`, and strides in elements.
 struct ShardRef {
   void* data = nullptr;
   Box box;
@@ -120,7 +120,7 @@ class ReshardPlan {
       fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
            destinations_.size(), " and ", sources_.size());
     const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    // What lies in the caches moves three times as fast, so that a second thread is worth waking later.
+    // What is in the caches moves three times as fast, so that a second thread is worth waking later.
     const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
     const bool past_caches = written_ >= past_caches_from();
     parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
