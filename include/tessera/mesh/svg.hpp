@@ -162,8 +162,9 @@ class SvgPicture {
 /// "dim 0 over data, model", or nothing for a dim that is not split.
 inline std::string dim_caption(const Sharding& sharding, const Mesh& mesh, int dim) {
   if (dim < 0 || sharding.dims[dim].empty()) return {};
+  const PartitionSpec spec = spec_of(sharding, mesh);
   std::string axes;
-  for (const Name& axis : spec_of(sharding, mesh).entries[static_cast<std::size_t>(dim)].axes)
+  for (const Name& axis : spec.entries[static_cast<std::size_t>(dim)].axes)
     axes += concat_text(axes.empty() ? "" : ", ", axis.view());
   return concat_text("dim ", dim, " over ", axes);
 }
