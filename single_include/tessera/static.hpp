@@ -727,10 +727,10 @@ constexpr std::int64_t volume(const Shape& shape) {
 
 #endif
 
-// ---- tessera/graph/op.hpp
+// ---- tessera/graph/ir/op.hpp
 
-#ifndef TESSERA_GRAPH_OP_HPP
-#define TESSERA_GRAPH_OP_HPP
+#ifndef TESSERA_GRAPH_IR_OP_HPP
+#define TESSERA_GRAPH_IR_OP_HPP
 
 namespace tessera {
 
@@ -823,10 +823,10 @@ enum class Op : std::uint32_t {
 
 #endif
 
-// ---- tessera/graph/node.hpp
+// ---- tessera/graph/ir/node.hpp
 
-#ifndef TESSERA_GRAPH_NODE_HPP
-#define TESSERA_GRAPH_NODE_HPP
+#ifndef TESSERA_GRAPH_IR_NODE_HPP
+#define TESSERA_GRAPH_IR_NODE_HPP
 
 namespace tessera {
 
@@ -856,9 +856,9 @@ struct Node {
 
 constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
 
-/// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
-/// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
-/// lists: over all other axes the partitioner chooses.
+/// How the cotangent of a constraint is sharded, labels[0]: as the value, in any way, or as the spec with index
+/// labels[1] says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index
+/// labels[2] - 1 lists: over all other axes the partitioner chooses.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.
@@ -878,10 +878,10 @@ struct GraphView {
 
 #endif
 
-// ---- tessera/graph/attributes.hpp
+// ---- tessera/graph/ir/attributes.hpp
 
-#ifndef TESSERA_GRAPH_ATTRIBUTES_HPP
-#define TESSERA_GRAPH_ATTRIBUTES_HPP
+#ifndef TESSERA_GRAPH_IR_ATTRIBUTES_HPP
+#define TESSERA_GRAPH_IR_ATTRIBUTES_HPP
 
 namespace tessera {
 
@@ -1056,10 +1056,10 @@ struct RandomDraw {
 
 #endif
 
-// ---- tessera/graph/host_number.hpp
+// ---- tessera/graph/ir/host_number.hpp
 
-#ifndef TESSERA_GRAPH_HOST_NUMBER_HPP
-#define TESSERA_GRAPH_HOST_NUMBER_HPP
+#ifndef TESSERA_GRAPH_IR_HOST_NUMBER_HPP
+#define TESSERA_GRAPH_IR_HOST_NUMBER_HPP
 
 namespace tessera {
 
@@ -1183,7 +1183,7 @@ struct ExactInteger {
 namespace tessera {
 
 namespace detail {
-/// What growing and copying come to at run time, compiled once for all types: `used` bytes of `old` in new memory.
+/// Growing and copying at run time, compiled once for all types: `used` bytes of `old` in new memory.
 [[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
   void* const made = ::operator new(bytes);
   if (used > 0) __builtin_memcpy(made, old, used);
@@ -1405,7 +1405,7 @@ constexpr Box intersect(const Box& a, const Box& b) {
 
 namespace tessera {
 
-/// One wheel of a mixed-radix counter: `size` ids that lie `stride` apart.
+/// One digit of a mixed-radix counter: `size` ids, `stride` apart.
 struct Digit {
   std::int32_t size = 1;
   std::int32_t stride = 1;
@@ -1983,7 +1983,7 @@ class Mesh {
     return axis;
   }
 
-  /// The part of the mesh that lies along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
+  /// The part of the mesh along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
   constexpr SubMesh operator[](std::string_view axis) const;
   constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
 
@@ -2214,7 +2214,7 @@ constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_
 /// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: computed on as it lies; above: a way to store, which yields to other uses
+  std::uint8_t priority = 0;  ///< 0: used in computations; above: for storage only, and gathered where it is used
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
@@ -2229,9 +2229,10 @@ struct SpecEntry {
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor lies on a mesh: an entry a dim, of axes by name or by index. Dims past the last entry are not split; a
-/// scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is the major one.
-/// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
+/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims past the last entry
+/// are not split; a scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is
+/// the major one. Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by
+/// resolve.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 ///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts
@@ -2717,9 +2718,9 @@ constexpr std::string_view name_of(Reduction reduction) {
   return names[static_cast<std::size_t>(reduction)];
 }
 
-/// How a tensor of a known rank lies on a mesh: a spec with its axis names looked up, plus the axes that a value is
-/// still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has `cuts`, and
-/// its indices are those of the mesh cut so: see refined_mesh.
+/// How a tensor of a known rank is sharded over a mesh: a spec with its axis names looked up, plus the axes that a
+/// value is still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has
+/// `cuts`, and its indices are those of the mesh cut so: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
@@ -2774,7 +2775,7 @@ constexpr Sharding replicated(int rank) {
 
 namespace detail {
 
-/// How a tensor lies, by sub-axes: what a sharding says in indices that hold for its cuts alone.
+/// A sharding by sub-axes: what a sharding says in indices that hold for its cuts alone.
 class SubAxisSharding {
  public:
   SubAxisList dims[max_rank], unreduced;
@@ -3063,7 +3064,7 @@ class ShardGrid {
   constexpr int index_of(const Coordinates& coordinates) const { return digits(coordinates, used_); }
   /// Which replica of its shard is at `coordinates`, counted in mesh order.
   constexpr int replica_of(const Coordinates& coordinates) const { return digits(coordinates, ~unsigned{used_}); }
-  /// Where a shard lies; without a replica, the first.
+  /// The coordinates of a shard on the mesh; of its first replica by default.
   constexpr Coordinates coordinates(int index, int replica = 0) const {
     Coordinates place(static_cast<std::size_t>(rank_), 0);
     const auto digit = [&](int axis) { return (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis]; };
@@ -3143,10 +3144,10 @@ constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Shar
 
 #endif
 
-// ---- tessera/graph/row.hpp
+// ---- tessera/graph/ir/row.hpp
 
-#ifndef TESSERA_GRAPH_ROW_HPP
-#define TESSERA_GRAPH_ROW_HPP
+#ifndef TESSERA_GRAPH_IR_ROW_HPP
+#define TESSERA_GRAPH_IR_ROW_HPP
 
 namespace tessera {
 
@@ -3304,10 +3305,10 @@ constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
 
 #endif
 
-// ---- tessera/graph/graph.hpp
+// ---- tessera/graph/ir/graph.hpp
 
-#ifndef TESSERA_GRAPH_GRAPH_HPP
-#define TESSERA_GRAPH_GRAPH_HPP
+#ifndef TESSERA_GRAPH_IR_GRAPH_HPP
+#define TESSERA_GRAPH_IR_GRAPH_HPP
 
 namespace tessera {
 
@@ -3422,10 +3423,10 @@ struct Module {
 
 #endif
 
-// ---- tessera/graph/program.hpp
+// ---- tessera/graph/ir/program.hpp
 
-#ifndef TESSERA_GRAPH_PROGRAM_HPP
-#define TESSERA_GRAPH_PROGRAM_HPP
+#ifndef TESSERA_GRAPH_IR_PROGRAM_HPP
+#define TESSERA_GRAPH_IR_PROGRAM_HPP
 
 namespace tessera {
 
@@ -3514,10 +3515,10 @@ template <ProgramSize Room> struct FrozenProgram {
 
 #endif
 
-// ---- tessera/graph/node_text.hpp
+// ---- tessera/graph/ir/node_text.hpp
 
-#ifndef TESSERA_GRAPH_NODE_TEXT_HPP
-#define TESSERA_GRAPH_NODE_TEXT_HPP
+#ifndef TESSERA_GRAPH_IR_NODE_TEXT_HPP
+#define TESSERA_GRAPH_IR_NODE_TEXT_HPP
 
 namespace tessera {
 
@@ -3548,10 +3549,10 @@ inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) 
 
 #endif
 
-// ---- tessera/graph/print.hpp
+// ---- tessera/graph/ir/print.hpp
 
-#ifndef TESSERA_GRAPH_PRINT_HPP
-#define TESSERA_GRAPH_PRINT_HPP
+#ifndef TESSERA_GRAPH_IR_PRINT_HPP
+#define TESSERA_GRAPH_IR_PRINT_HPP
 
 namespace tessera {
 
@@ -3644,10 +3645,194 @@ inline std::string dot_of(const ProgramView& program) {
 
 #endif
 
-// ---- tessera/graph/precision.hpp
+// ---- tessera/graph/ir/node_check.hpp
 
-#ifndef TESSERA_GRAPH_PRECISION_HPP
-#define TESSERA_GRAPH_PRECISION_HPP
+#ifndef TESSERA_GRAPH_IR_NODE_CHECK_HPP
+#define TESSERA_GRAPH_IR_NODE_CHECK_HPP
+
+namespace tessera {
+
+/// The rule that a node breaks; empty when it breaks none.
+using BrokenRule = std::string_view;
+
+/// What the check of one node sees. Its number of operands has been checked, and that operands stand before it.
+struct NodeCheck {
+  const ProgramView& program;
+  const GraphView& graph;
+  int graph_index = 0, id = 0;
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
+  /// Whether operand i is a size.
+  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
+  /// Whether the first attribute is a dim of the node.
+  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
+};
+
+/// What every node of an operation keeps to.
+using CheckRule = BrokenRule (*)(const NodeCheck&);
+
+/// The check of an operation. Defined in ops/rows.hpp.
+constexpr CheckRule check_of(Op op);
+
+constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
+/// x with a dim of layers in front.
+constexpr bool stacks(const Node& stacked, const Node& x) {
+  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+         stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/ir/verify.hpp
+
+#ifndef TESSERA_GRAPH_IR_VERIFY_HPP
+#define TESSERA_GRAPH_IR_VERIFY_HPP
+
+namespace tessera {
+
+/// The first rule that a program breaks; false when there is none.
+struct Defect {
+  int graph = -1, node = -1;
+  std::string_view rule;
+  constexpr explicit operator bool() const { return !rule.empty(); }
+};
+
+namespace detail {
+
+/// Checks one graph of a program, node by node. Each check returns the rule that is broken, or nothing.
+class GraphVerifier {
+ public:
+  constexpr GraphVerifier(const ProgramView& program, int index)
+      : program_(program), graph_(program.graphs[index]), index_(index) {}
+
+  constexpr Defect run() const {
+    for (int id = 0; id < graph_.size; ++id)
+      if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
+    for (int k = 0; k < graph_.output_count; ++k)
+      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
+        return {index_, -1, "an output is a node of the graph"};
+    return {};
+  }
+
+ private:
+  using Rule = BrokenRule;
+  const ProgramView& program_;
+  const GraphView& graph_;
+  int index_;
+
+  constexpr Rule check(int id) const {
+    const Node& node = graph_[id];
+    const OpRow& row = row_of(node);
+    if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
+    for (int i = 0; i < node.arity; ++i) {
+      const int operand = graph_.operand(id, i);
+      if (operand >= id) return "operands stand before their users";
+      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
+      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
+        return "a repeat is read through its projections, and these read nothing else";
+    }
+    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
+      return "a dim is one of the rank";
+    return check_of(node.op)({program_, graph_, index_, id});
+  }
+};
+
+}  // namespace detail
+
+/// Checks what every pass relies on: operands before users, types that the operations give, labels and dims in range,
+/// bodies that fit their repeats. Returns the first defect, which is always one of the library.
+constexpr Defect find_defect(const ProgramView& program) {
+  for (int g = program.graph_count - 1; g >= 0; --g)  // bodies before what runs them
+    if (const Defect defect = detail::GraphVerifier(program, g).run()) return defect;
+  return {};
+}
+
+/// The same, thrown as graph_invalid.
+constexpr void verify(const ProgramView& program) {
+  if (const Defect defect = find_defect(program)) {
+    const Node* node = defect.node >= 0 ? &program.graphs[defect.graph][defect.node] : nullptr;
+    fail(errc::graph_invalid, "[verify] ", defect.rule, ": %", defect.node, " = ",
+         node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
+         node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/intrusive_ptr.hpp
+
+#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
+#define TESSERA_BASE_INTRUSIVE_PTR_HPP
+
+namespace tessera {
+
+/// Base of shared run-time objects. The virtual destructor lets handles live in headers that know no storage.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  virtual ~RefCounted() = default;
+
+  // The operations of the compilers: <atomic> would cost each unit a tenth of a second.
+  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
+  void release() noexcept {
+    // The last owner need not count down: nobody is left to add a reference.
+    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
+  }
+  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
+
+ private:
+  int count_ = 0;
+};
+
+/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
+template <class T> class IntrusivePtr {
+ public:
+  constexpr IntrusivePtr() = default;
+  explicit IntrusivePtr(T* object) : object_(object) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Takes over a reference to a class derived from T.
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
+  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  constexpr ~IntrusivePtr() {
+    if (object_) object_->release();
+  }
+
+  constexpr T* get() const { return object_; }
+  /// The object, with the reference to it: the pointer is null then.
+  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  constexpr explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/ir/precision.hpp
+
+#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
+#define TESSERA_GRAPH_IR_PRECISION_HPP
 
 namespace tessera {
 
@@ -3703,10 +3888,10 @@ constexpr int split_product(Graph& made, const Node& node, const std::int32_t* o
 
 #endif
 
-// ---- tessera/graph/value.hpp
+// ---- tessera/graph/ir/value.hpp
 
-#ifndef TESSERA_GRAPH_VALUE_HPP
-#define TESSERA_GRAPH_VALUE_HPP
+#ifndef TESSERA_GRAPH_IR_VALUE_HPP
+#define TESSERA_GRAPH_IR_VALUE_HPP
 
 namespace tessera {
 
@@ -3754,7 +3939,7 @@ constexpr unsigned extending_dims(const Node& x, int rank) {
 /// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
-  // Dims that extend in an operand, moved to where they lie in the result.
+  // Dims of an operand that are not of static extent 1, shifted to their positions in the result.
   const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) | (~y.unit & ((1u << y.rank) - 1))
                                                                                           << (made.rank - y.rank);
   made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
@@ -3919,7 +4104,7 @@ constexpr Value drop_units(Value x, unsigned dims) {
   return rearrange(x, out, f, nullptr);
 }
 
-/// The earliest value that has the shape of x by construction. Shapes are asked of it, so that nothing is kept alive,
+/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
 /// or computed again, for its shape alone.
 constexpr Value shape_source(Value x) {
   const Graph& graph = x.module->graph(x.graph);
@@ -4027,681 +4212,10 @@ constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
 
 #endif
 
-// ---- tessera/graph/simplify.hpp
+// ---- tessera/graph/ir/host.hpp
 
-#ifndef TESSERA_GRAPH_SIMPLIFY_HPP
-#define TESSERA_GRAPH_SIMPLIFY_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Which nodes the outputs depend on.
-constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
-  Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
-  std::uint8_t* const live = made.data();
-  for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
-  for (int id = graph.size - 1; id >= 0; --id) {
-    if (live[id] == 0) continue;
-    const std::int32_t* const own = graph.operands + graph.nodes[id].first;
-    for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
-      if (own[i] >= 0) live[own[i]] = 1;
-  }
-  return made;
-}
-
-/// A node of numbers alone, folded into a number; -1 when it can't be.
-constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* operands) {
-  if (node.rank != 0 || node.arity == 0 || node.arity > 2) return -1;
-  const OpRow& row = row_of(node.op);
-  if (!row.folds) return -1;
-  for (int i = 0; i < node.arity; ++i)
-    if (made[operands[i]].op != Op::constant) return -1;
-  const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
-  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
-  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
-  const bool reals = is_floating(made[operands[0]].dtype);
-  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
-    folded.value = row.number(a.real(), b.real(), 0);
-  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
-    folded.value = a.real() != 0;
-  } else {
-    // What can't be known is an error where the shapes are, which names the user's line.
-    std::int64_t exact = 0;
-    if (node.op == Op::div || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
-    folded = integer_node(exact, node.dtype);
-    folded.source = node.source;
-  }
-  return made.add(folded);
-}
-
-/// Known extent of a dim, or -1: extents that follow from constants in the graph.
-constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
-  for (;;) {
-    const Node& node = graph[id];
-    if (node.is_unit(dim)) return 1;
-    if (node.op == Op::rearrange && node.arity > 1) {
-      const Factors f = Factors::of(node);
-      int at = -1, count = 0;
-      for (int p = 0; p < f.count; ++p)
-        if (f.out_dim[p] == dim) at = f.order[p], ++count;
-      if (count != 1) return -1;
-      const int size = graph.operand(id, 1 + at);
-      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
-    }
-    return -1;
-  }
-}
-
-/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
-class PadsToConcat {
- public:
-  constexpr PadsToConcat(Graph& graph, int root) : graph_(graph), dim_(-1), like_(-1) { collect(root); }
-
-  constexpr int result(const Node& node) {
-    if (!valid_ || parts_.size() < 2) return -1;
-    const std::int64_t extent = static_extent(graph_, like_, dim_);
-    if (extent < 0) return -1;
-    Growable<std::int32_t> ordered;
-    std::int64_t covered = 0;
-    while (covered < extent) {
-      std::size_t at = 0;
-      while (at < parts_.size() && parts_[at].start != covered) ++at;
-      if (at == parts_.size()) return -1;
-      ordered.push_back(parts_[at].id);
-      covered += parts_[at].size;
-    }
-    if (covered != extent || ordered.size() != parts_.size()) return -1;
-    return graph_.add({.op = Op::concat,
-                       .dtype = node.dtype,
-                       .rank = node.rank,
-                       .unit = node.unit,
-                       .labels = pack_dim(dim_),
-                       .source = node.source},
-                      ordered.data(), static_cast<int>(ordered.size()));
-  }
-
- private:
-  struct Part {
-    std::int64_t start, size;
-    std::int32_t id;
-  };
-  Graph& graph_;
-  int dim_;
-  int like_;
-  bool valid_ = true;
-  Growable<Part> parts_;
-
-  constexpr void collect(int id) {
-    const Node& node = graph_[id];
-    if (node.op == Op::add) {
-      collect(graph_.operand(id, 0));
-      if (valid_) collect(graph_.operand(id, 1));
-      return;
-    }
-    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).op == Op::constant &&
-             (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
-    if (!valid_) return;
-    like_ = graph_.operand(id, 2);
-    dim_ = dim_of(node);
-    const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
-    valid_ = size > 0;
-    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
-  }
-};
-
-/// An empty graph with room for a copy of another.
-constexpr Graph graph_of_size(const GraphView& graph) {
-  std::size_t operands = 0;
-  if (graph.size > 0)
-    operands = static_cast<std::size_t>(graph.nodes[graph.size - 1].first) + graph.nodes[graph.size - 1].arity;
-  Graph made;
-  made.nodes.reserve(static_cast<std::size_t>(graph.size));
-  made.operands.reserve(operands);
-  return made;
-}
-
-constexpr std::size_t longest_list(const GraphView& graph) {
-  std::size_t longest = 0;
-  for (int id = 0; id < graph.size; ++id)
-    if (graph.nodes[id].arity > longest) longest = graph.nodes[id].arity;
-  return longest;
-}
-
-/// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
-constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
-  const Growable<std::uint8_t> live = live_nodes(graph);
-  const std::uint8_t* const is_live = live.data();
-  const Node* const nodes = graph.nodes;
-  Graph made = graph_of_size(graph);
-  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
-  std::int32_t* const to = moved.data();
-  std::int32_t* const operands = list.data();
-  for (int id = 0; id < graph.size; ++id) {
-    if (is_live[id] == 0) continue;
-    const Node& node = nodes[id];
-    const std::int32_t* const own = graph.operands + node.first;
-    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
-    int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && same_static_shape(made[operands[0]], node)) result = operands[0];
-    left_dead = left_dead || result >= 0;
-    if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
-      result = split_product(made, node, operands);
-    if (result < 0) result = made.add(node, operands, node.arity);
-    if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
-      if (const int joined = PadsToConcat(made, result).result(node); joined >= 0) {
-        result = joined;
-        left_dead = true;
-      }
-    to[id] = result;
-  }
-  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
-  return made;
-}
-
-/// The live nodes alone.
-constexpr Graph compact(const GraphView& graph) {
-  const Growable<std::uint8_t> live = live_nodes(graph);
-  Graph made = graph_of_size(graph);
-  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
-  std::int32_t* const to = moved.data();
-  std::int32_t* const operands = list.data();
-  for (int id = 0; id < graph.size; ++id) {
-    if (live.data()[id] == 0) continue;
-    const Node& node = graph.nodes[id];
-    const std::int32_t* const own = graph.operands + node.first;
-    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
-    to[id] = made.append(node, operands);
-  }
-  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
-  return made;
-}
-
-/// The simplified graphs of a program, graph_at(g) being its graphs.
-template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
-  std::vector<Graph> made;
-  Growable<int> body_of{0};  // old index of each kept graph
-  for (std::size_t g = 0; g < body_of.size(); ++g) {
-    bool left_dead = false;
-    Graph graph = rebuild(graph_at(body_of[g]), left_dead);
-    if (left_dead) graph = compact(graph.view());
-    for (Node& node : graph.nodes) {
-      if (node.op != Op::repeat) continue;
-      body_of.push_back(node.index());
-      node.value = static_cast<double>(body_of.size() - 1);
-    }
-    made.push_back(std::move(graph));
-  }
-  return made;
-}
-
-}  // namespace detail
-
-/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
-constexpr void simplify(Module& module) {
-  module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/gradient.hpp
-
-#ifndef TESSERA_GRAPH_GRADIENT_HPP
-#define TESSERA_GRAPH_GRADIENT_HPP
-
-namespace tessera {
-
-/// What the gradient rule of a row works with: one node of a graph that is being differentiated in reverse.
-class Gradient {
- public:
-  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants
-  /// one.
-  struct Sweep {
-    Module* module;
-    int graph;
-    Growable<std::int32_t> cotangents;
-    Growable<std::uint8_t> wanted;
-  };
-
-  constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
-
-  /// Operand i, and the result.
-  constexpr Value x(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
-  constexpr Value y() const { return value(id_); }
-  /// The cotangent, which may still have to be broadcast to the shape of the result.
-  constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
-  /// The cotangent in the shape of the result.
-  constexpr Value full_g() const { return build::broadcast(g(), y()); }
-  constexpr int id() const { return id_; }
-  constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
-  constexpr Module& module() const { return *sweep_.module; }
-  constexpr int arity() const { return node().arity; }
-
-  constexpr bool needs(int operand) const {
-    const int at = sweep_.module->graph(sweep_.graph).operand(id_, operand);
-    return at >= 0 && sweep_.wanted[static_cast<std::size_t>(at)];
-  }
-  /// Adds to the cotangent of operand i, summed over the dims that broadcasting repeated.
-  constexpr void add(int operand, Value cotangent) {
-    if (!needs(operand)) return;
-    const Value target = x(operand);
-    if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
-    cotangent = build::sum_to(cotangent, target);
-    std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
-    slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
-  }
-
-  /// Of a node with several outputs: the cotangent of output k in full shape; a null value when nothing depends on it.
-  constexpr Value output_cotangent(int k) const {
-    const Graph& graph = sweep_.module->graph(sweep_.graph);
-    for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
-      const Node& node = graph[p];
-      const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
-        return build::broadcast(value(cotangent), value(p));
-    }
-    return {};
-  }
-
- private:
-  Sweep& sweep_;
-  int id_;
-
-  /// A cotangent that is the same along a dim is not spread over it to be summed again: it is multiplied by the extent.
-  constexpr Value count_repeats(Value cotangent, Value target) const {
-    const Node &result = node(), &own = cotangent.node();
-    unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
-                    ~build::extending_dims(own, result.rank);
-    for (int d = 0; lost != 0; ++d, lost >>= 1)
-      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(y(), d), cotangent.dtype());
-    return cotangent;
-  }
-
-  constexpr Value value(int id) const {
-    return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
-  }
-};
-
-/// Runs gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
-constexpr void run_sweep(Gradient::Sweep& sweep) {
-  const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
-  for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
-    const Node& node = sweep.module->graph(sweep.graph)[id];
-    if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
-    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && node.op != Op::repeat) continue;
-    if (const GradientRule rule = gradient_of(node.op)) {
-      Gradient gradient(sweep, id);
-      rule(gradient);
-    }
-  }
-  Growable<Node>& nodes = sweep.module->graph(sweep.graph).nodes;
-  for (std::size_t id = first; id < nodes.size(); ++id) nodes.data()[id].derived = true;
-}
-
-/// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.
-constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<std::int32_t>& sources) {
-  const Graph& g = module.graph(graph);
-  Gradient::Sweep sweep{&module, graph, Growable<std::int32_t>(g.nodes.size(), -1),
-                        Growable<std::uint8_t>(g.nodes.size(), 0)};
-  for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
-  for (int id = 0; id < g.size(); ++id) {
-    const Node& node = g[id];
-    if (!is_floating(node.dtype) && node.op != Op::repeat) continue;
-    const OpRow& row = row_of(node);
-    for (int i = 0; i < node.arity; ++i) {
-      const int operand = g.operand(id, i);
-      if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])
-        sweep.wanted[static_cast<std::size_t>(id)] = true;
-    }
-  }
-  return sweep;
-}
-
-/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
-/// the full shape of the source. A source that the loss does not depend on gets zeros.
-constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
-  Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
-  sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
-  run_sweep(sweep);
-  Growable<std::int32_t> gradients;
-  for (std::int32_t id : sources) {
-    const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
-    const Value source = loss.with(id);
-    gradients.push_back(build::broadcast(found >= 0 ? loss.with(found) : source.number(0), source).id);
-  }
-  return gradients;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/repeat_gradient.hpp
-
-#ifndef TESSERA_GRAPH_REPEAT_GRADIENT_HPP
-#define TESSERA_GRAPH_REPEAT_GRADIENT_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// The type of a stacked value, given the type of one layer's.
-constexpr Node stacked_type(Node inner) {
-  if (inner.rank == max_rank)
-    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
-         max_rank - 1, " dims; the layers are one more");
-  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
-  inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
-  return inner;
-}
-constexpr Node argument_node(const Node& type, int index) {
-  return {.op = Op::argument,
-          .dtype = type.dtype,
-          .rank = type.rank,
-          .unit = type.unit,
-          .value = static_cast<double>(index),
-          .source = type.source};
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
-/// product is kept as it is read, rounded.
-constexpr bool recomputed(const Graph& graph, int id) {
-  const Node& node = graph[id];
-  if (node.op == Op::argument) return false;
-  if (node.op == Op::cast && node.dtype == DType::bf16) {
-    const int sum = graph.operand(id, 0);
-    if (graph[sum].op == Op::einsum) return false;
-    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
-      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
-  }
-  const OpKind kind = row_of(node).kind;
-  return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
-         node.op == Op::rearrange || node.op == Op::slice;
-}
-
-/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
-/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
-/// repeat.
-class RepeatGradient {
- public:
-  constexpr explicit RepeatGradient(Gradient& r)
-      : r_(r), module_(r.module()), body_(r.node().index()), shape_(Repeat::of(r.node())),
-        forward_size_(module_.graph(body_).size()) {}
-
-  constexpr void run() {
-    find_arguments();
-    differentiate_copy();
-    mark_needed();
-    build_body();
-    connect();
-  }
-
- private:
-  Gradient& r_;
-  Module& module_;
-  int body_;
-  Repeat shape_;
-  int forward_size_;
-  int copy_ = 0, backward_ = 0;
-  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
-  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
-  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
-  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
-  Growable<int> summed_;                   // invariants that want a gradient
-  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
-  Growable<std::uint8_t> needed_;
-  Growable<int> used_stacked_, used_invariant_;
-  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
-
-  constexpr int carried() const { return shape_.carried; }
-  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
-  constexpr int argument_count() const { return r_.arity(); }
-  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
-  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
-
-  constexpr void find_arguments() {
-    const Graph& body = module_.graph(body_);
-    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int id = 0; id < body.size(); ++id)
-      if (body[id].op == Op::argument) arguments_[static_cast<std::size_t>(body[id].index())] = id;
-  }
-
-  constexpr void differentiate_copy() {
-    copy_ = module_.add_graph();
-    module_.graph(copy_) = module_.graph(body_);
-    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
-    int next = argument_count();
-    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
-      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
-      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
-      if (!given) continue;
-      cotangent_output_.push_back(k);
-      cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
-    }
-    Growable<std::int32_t> sources;
-    for (int i = 0; i < argument_count(); ++i)
-      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
-        sources.push_back(id);
-    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
-      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
-      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
-      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
-    }
-    run_sweep(sweep);
-    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int i = 0; i < argument_count(); ++i) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
-      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
-      const Value target = in(copy_, id);
-      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
-      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
-      if (i >= stacked_end())
-        summed_.push_back(i);
-      else if (i >= carried())
-        stacked_grad_.push_back(i);
-    }
-  }
-
-  constexpr void mark_needed() {
-    const Graph& copy = module_.graph(copy_);
-    needed_.assign(copy.nodes.size(), false);
-    for (std::int32_t id : argument_grad_)
-      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
-    for (int id = copy.size() - 1; id >= 0; --id) {
-      if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (id < forward_size_ && !recomputed(copy, id)) continue;
-      for (int i = 0; i < copy[id].arity; ++i)
-        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
-    }
-    for (int id = 0; id < forward_size_; ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
-      const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
-      if (index >= stacked_end())
-        used_invariant_.push_back(index);
-      else if (index >= carried())
-        used_stacked_.push_back(index);
-      else
-        residual_.push_back(id);
-    }
-  }
-
-  /// A backward pass that reads nothing of a layer still runs once a layer.
-  constexpr Value layer_count() const {
-    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
-  }
-
-  // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
-  // values, stacked arguments and cotangents of stacked results; then invariants.
-  constexpr void build_body() {
-    backward_ = module_.add_graph();
-    const Graph& copy = module_.graph(copy_);
-    Graph& made = module_.graph(backward_);
-    Growable<std::int32_t> to(copy.nodes.size(), -1);
-    int next = 0;
-    auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
-    Growable<std::int32_t> sums;
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] < carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)]));
-    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
-    for (int i : used_stacked_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
-    }
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] >= carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : used_invariant_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
-    }
-    Growable<std::int32_t> operands;
-    for (int id = 0; id < copy.size(); ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
-      operands.clear();
-      for (int i = 0; i < copy[id].arity; ++i) {
-        const int operand = copy.operand(id, i);
-        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
-      }
-      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
-    }
-    for (int i = 0; i < carried(); ++i) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
-      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
-    }
-    for (std::size_t s = 0; s < summed_.size(); ++s) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
-      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
-      module_.graph(backward_).outputs.push_back(sum.id);
-    }
-    for (int i : stacked_grad_)
-      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
-  }
-
-  constexpr void connect() {
-    const int outer = r_.y().graph;
-    const Value self = r_.y();
-    Growable<std::int32_t> operands;
-    Growable<int> carried_targets;
-    for (int i = 0; i < carried(); ++i)
-      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
-        const Value given = r_.output_cotangent(i);
-        const Value like = r_.x(i);
-        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
-        carried_targets.push_back(i);
-      }
-    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
-    const int carried_count = static_cast<int>(operands.size());
-    for (std::int32_t id : residual_) {
-      Graph& body = module_.graph(body_);
-      body.outputs.push_back(id);
-      const int output = static_cast<int>(body.outputs.size()) - 1;
-      operands.push_back(build::project(self, output, build::stacked_type(body[id])).id);
-    }
-    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
-    for (int k : cotangent_output_)
-      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
-    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
-    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
-    if (made.counted) operands.push_back(layer_count().id);
-    Node node{
-        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
-    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
-    int output = 0;
-    for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : summed_) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : stacked_grad_) r_.add(i, build::project(back, output++, r_.x(i).node()));
-  }
-};
-
-}  // namespace detail
-
-constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/intrusive_ptr.hpp
-
-#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
-#define TESSERA_BASE_INTRUSIVE_PTR_HPP
-
-namespace tessera {
-
-/// Base of shared run-time objects. The virtual destructor lets handles live in headers that know no storage.
-class RefCounted {
- public:
-  RefCounted() = default;
-  RefCounted(const RefCounted&) = delete;
-  RefCounted& operator=(const RefCounted&) = delete;
-  virtual ~RefCounted() = default;
-
-  // The operations of the compilers: <atomic> would cost each unit a tenth of a second.
-  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
-  void release() noexcept {
-    // The last owner need not count down: nobody is left to add a reference.
-    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
-  }
-  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
-
- private:
-  int count_ = 0;
-};
-
-/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
-template <class T> class IntrusivePtr {
- public:
-  constexpr IntrusivePtr() = default;
-  explicit IntrusivePtr(T* object) : object_(object) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  /// Takes over a reference to a class derived from T.
-  template <class U>
-    requires std::is_convertible_v<U*, T*>
-  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
-  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  constexpr ~IntrusivePtr() {
-    if (object_) object_->release();
-  }
-
-  constexpr T* get() const { return object_; }
-  /// The object, with the reference to it: the pointer is null then.
-  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
-  T* operator->() const { return object_; }
-  T& operator*() const { return *object_; }
-  constexpr explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  T* object_ = nullptr;
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/host.hpp
-
-#ifndef TESSERA_GRAPH_HOST_HPP
-#define TESSERA_GRAPH_HOST_HPP
+#ifndef TESSERA_GRAPH_IR_HOST_HPP
+#define TESSERA_GRAPH_IR_HOST_HPP
 
 namespace tessera {
 
@@ -4750,10 +4264,10 @@ class Scalar {
 
 #endif
 
-// ---- tessera/graph/operand.hpp
+// ---- tessera/graph/trace/operand.hpp
 
-#ifndef TESSERA_GRAPH_OPERAND_HPP
-#define TESSERA_GRAPH_OPERAND_HPP
+#ifndef TESSERA_GRAPH_TRACE_OPERAND_HPP
+#define TESSERA_GRAPH_TRACE_OPERAND_HPP
 
 namespace tessera {
 
@@ -4821,10 +4335,10 @@ template <class T> struct At {
 
 #endif
 
-// ---- tessera/graph/expr.hpp
+// ---- tessera/graph/trace/expr.hpp
 
-#ifndef TESSERA_GRAPH_EXPR_HPP
-#define TESSERA_GRAPH_EXPR_HPP
+#ifndef TESSERA_GRAPH_TRACE_EXPR_HPP
+#define TESSERA_GRAPH_TRACE_EXPR_HPP
 
 namespace tessera {
 
@@ -5179,10 +4693,10 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
 
 #endif
 
-// ---- tessera/graph/model.hpp
+// ---- tessera/graph/trace/model.hpp
 
-#ifndef TESSERA_GRAPH_MODEL_HPP
-#define TESSERA_GRAPH_MODEL_HPP
+#ifndef TESSERA_GRAPH_TRACE_MODEL_HPP
+#define TESSERA_GRAPH_TRACE_MODEL_HPP
 
 namespace tessera {
 
@@ -5406,10 +4920,10 @@ concept Model = std::is_void_v<typename detail::FaultyPart<T>::type>;
 
 #endif
 
-// ---- tessera/graph/tree.hpp
+// ---- tessera/graph/trace/tree.hpp
 
-#ifndef TESSERA_GRAPH_TREE_HPP
-#define TESSERA_GRAPH_TREE_HPP
+#ifndef TESSERA_GRAPH_TRACE_TREE_HPP
+#define TESSERA_GRAPH_TRACE_TREE_HPP
 
 namespace tessera {
 
@@ -5517,10 +5031,10 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
 
 #endif
 
-// ---- tessera/graph/settle.hpp
+// ---- tessera/graph/trace/settle.hpp
 
-#ifndef TESSERA_GRAPH_SETTLE_HPP
-#define TESSERA_GRAPH_SETTLE_HPP
+#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
+#define TESSERA_GRAPH_TRACE_SETTLE_HPP
 
 namespace tessera::detail {
 
@@ -5550,10 +5064,397 @@ template <class R> constexpr auto settle(const R& result) {
 
 #endif
 
-// ---- tessera/graph/stack.hpp
+// ---- tessera/graph/transform/gradient.hpp
 
-#ifndef TESSERA_GRAPH_STACK_HPP
-#define TESSERA_GRAPH_STACK_HPP
+#ifndef TESSERA_GRAPH_TRANSFORM_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_GRADIENT_HPP
+
+namespace tessera {
+
+/// What the gradient rule of a row works with: one node of a graph that is being differentiated in reverse.
+class Gradient {
+ public:
+  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants
+  /// one.
+  struct Sweep {
+    Module* module;
+    int graph;
+    Growable<std::int32_t> cotangents;
+    Growable<std::uint8_t> wanted;
+  };
+
+  constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
+
+  /// Operand i, and the result.
+  constexpr Value x(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
+  constexpr Value y() const { return value(id_); }
+  /// The cotangent, which may still have to be broadcast to the shape of the result.
+  constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
+  /// The cotangent in the shape of the result.
+  constexpr Value full_g() const { return build::broadcast(g(), y()); }
+  constexpr int id() const { return id_; }
+  constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
+  constexpr Module& module() const { return *sweep_.module; }
+  constexpr int arity() const { return node().arity; }
+
+  constexpr bool needs(int operand) const {
+    const int at = sweep_.module->graph(sweep_.graph).operand(id_, operand);
+    return at >= 0 && sweep_.wanted[static_cast<std::size_t>(at)];
+  }
+  /// Adds to the cotangent of operand i, summed over the dims that broadcasting repeated.
+  constexpr void add(int operand, Value cotangent) {
+    if (!needs(operand)) return;
+    const Value target = x(operand);
+    if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
+    cotangent = build::sum_to(cotangent, target);
+    std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
+    slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
+  }
+
+  /// Of a node with several outputs: the cotangent of output k in full shape; a null value when nothing depends on it.
+  constexpr Value output_cotangent(int k) const {
+    const Graph& graph = sweep_.module->graph(sweep_.graph);
+    for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
+      const Node& node = graph[p];
+      const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
+      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+        return build::broadcast(value(cotangent), value(p));
+    }
+    return {};
+  }
+
+ private:
+  Sweep& sweep_;
+  int id_;
+
+  /// A cotangent that is the same along a dim is not spread over it to be summed again: it is multiplied by the extent.
+  constexpr Value count_repeats(Value cotangent, Value target) const {
+    const Node &result = node(), &own = cotangent.node();
+    unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
+                    ~build::extending_dims(own, result.rank);
+    for (int d = 0; lost != 0; ++d, lost >>= 1)
+      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(y(), d), cotangent.dtype());
+    return cotangent;
+  }
+
+  constexpr Value value(int id) const {
+    return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
+  }
+};
+
+/// Runs gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
+constexpr void run_sweep(Gradient::Sweep& sweep) {
+  const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
+  for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
+    const Node& node = sweep.module->graph(sweep.graph)[id];
+    if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
+    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && node.op != Op::repeat) continue;
+    if (const GradientRule rule = gradient_of(node.op)) {
+      Gradient gradient(sweep, id);
+      rule(gradient);
+    }
+  }
+  Growable<Node>& nodes = sweep.module->graph(sweep.graph).nodes;
+  for (std::size_t id = first; id < nodes.size(); ++id) nodes.data()[id].derived = true;
+}
+
+/// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.
+constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<std::int32_t>& sources) {
+  const Graph& g = module.graph(graph);
+  Gradient::Sweep sweep{&module, graph, Growable<std::int32_t>(g.nodes.size(), -1),
+                        Growable<std::uint8_t>(g.nodes.size(), 0)};
+  for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
+  for (int id = 0; id < g.size(); ++id) {
+    const Node& node = g[id];
+    if (!is_floating(node.dtype) && node.op != Op::repeat) continue;
+    const OpRow& row = row_of(node);
+    for (int i = 0; i < node.arity; ++i) {
+      const int operand = g.operand(id, i);
+      if (operand >= 0 && !has_operand(row.shape_only, i) && sweep.wanted[static_cast<std::size_t>(operand)])
+        sweep.wanted[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  return sweep;
+}
+
+/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
+/// the full shape of the source. A source that the loss does not depend on gets zeros.
+constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
+  Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
+  sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
+  run_sweep(sweep);
+  Growable<std::int32_t> gradients;
+  for (std::int32_t id : sources) {
+    const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
+    const Value source = loss.with(id);
+    gradients.push_back(build::broadcast(found >= 0 ? loss.with(found) : source.number(0), source).id);
+  }
+  return gradients;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/transform/repeat_gradient.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// The type of a stacked value, given the type of one layer's.
+constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
+         max_rank - 1, " dims; the layers are one more");
+  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
+  inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
+  return inner;
+}
+constexpr Node argument_node(const Node& type, int index) {
+  return {.op = Op::argument,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(index),
+          .source = type.source};
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
+/// product is kept as it is read, rounded.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
+  if (node.op == Op::argument) return false;
+  if (node.op == Op::cast && node.dtype == DType::bf16) {
+    const int sum = graph.operand(id, 0);
+    if (graph[sum].op == Op::einsum) return false;
+    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
+      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+  }
+  const OpKind kind = row_of(node).kind;
+  return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
+         node.op == Op::rearrange || node.op == Op::slice;
+}
+
+/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
+/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
+/// repeat.
+class RepeatGradient {
+ public:
+  constexpr explicit RepeatGradient(Gradient& r)
+      : r_(r), module_(r.module()), body_(r.node().index()), shape_(Repeat::of(r.node())),
+        forward_size_(module_.graph(body_).size()) {}
+
+  constexpr void run() {
+    find_arguments();
+    differentiate_copy();
+    mark_needed();
+    build_body();
+    connect();
+  }
+
+ private:
+  Gradient& r_;
+  Module& module_;
+  int body_;
+  Repeat shape_;
+  int forward_size_;
+  int copy_ = 0, backward_ = 0;
+  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  Growable<int> summed_;                   // invariants that want a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
+  Growable<std::uint8_t> needed_;
+  Growable<int> used_stacked_, used_invariant_;
+  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
+
+  constexpr int carried() const { return shape_.carried; }
+  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
+  constexpr int argument_count() const { return r_.arity(); }
+  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
+  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
+
+  constexpr void find_arguments() {
+    const Graph& body = module_.graph(body_);
+    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int id = 0; id < body.size(); ++id)
+      if (body[id].op == Op::argument) arguments_[static_cast<std::size_t>(body[id].index())] = id;
+  }
+
+  constexpr void differentiate_copy() {
+    copy_ = module_.add_graph();
+    module_.graph(copy_) = module_.graph(body_);
+    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
+    int next = argument_count();
+    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
+      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
+      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
+      if (!given) continue;
+      cotangent_output_.push_back(k);
+      cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
+    }
+    Growable<std::int32_t> sources;
+    for (int i = 0; i < argument_count(); ++i)
+      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
+        sources.push_back(id);
+    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
+      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
+      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
+      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
+    }
+    run_sweep(sweep);
+    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int i = 0; i < argument_count(); ++i) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
+      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
+      const Value target = in(copy_, id);
+      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
+      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
+    }
+  }
+
+  constexpr void mark_needed() {
+    const Graph& copy = module_.graph(copy_);
+    needed_.assign(copy.nodes.size(), false);
+    for (std::int32_t id : argument_grad_)
+      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
+    for (int id = copy.size() - 1; id >= 0; --id) {
+      if (!needed_[static_cast<std::size_t>(id)]) continue;
+      if (id < forward_size_ && !recomputed(copy, id)) continue;
+      for (int i = 0; i < copy[id].arity; ++i)
+        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
+    }
+    for (int id = 0; id < forward_size_; ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
+      const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
+    }
+  }
+
+  /// A backward pass that reads nothing of a layer still runs once a layer.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
+  }
+
+  // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
+  // values, stacked arguments and cotangents of stacked results; then invariants.
+  constexpr void build_body() {
+    backward_ = module_.add_graph();
+    const Graph& copy = module_.graph(copy_);
+    Graph& made = module_.graph(backward_);
+    Growable<std::int32_t> to(copy.nodes.size(), -1);
+    int next = 0;
+    auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
+    Growable<std::int32_t> sums;
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] < carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)]));
+    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
+    for (int i : used_stacked_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id);
+    }
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] >= carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : used_invariant_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id);
+    }
+    Growable<std::int32_t> operands;
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
+      operands.clear();
+      for (int i = 0; i < copy[id].arity; ++i) {
+        const int operand = copy.operand(id, i);
+        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
+      }
+      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
+    }
+    for (int i = 0; i < carried(); ++i) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
+      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
+    }
+    for (std::size_t s = 0; s < summed_.size(); ++s) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
+      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
+      module_.graph(backward_).outputs.push_back(sum.id);
+    }
+    for (int i : stacked_grad_)
+      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
+  }
+
+  constexpr void connect() {
+    const int outer = r_.y().graph;
+    const Value self = r_.y();
+    Growable<std::int32_t> operands;
+    Growable<int> carried_targets;
+    for (int i = 0; i < carried(); ++i)
+      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
+        const Value given = r_.output_cotangent(i);
+        const Value like = r_.x(i);
+        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
+        carried_targets.push_back(i);
+      }
+    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
+    const int carried_count = static_cast<int>(operands.size());
+    for (std::int32_t id : residual_) {
+      Graph& body = module_.graph(body_);
+      body.outputs.push_back(id);
+      const int output = static_cast<int>(body.outputs.size()) - 1;
+      operands.push_back(build::project(self, output, build::stacked_type(body[id])).id);
+    }
+    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
+    for (int k : cotangent_output_)
+      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
+    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
+    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    if (made.counted) operands.push_back(layer_count().id);
+    Node node{
+        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
+    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
+    int output = 0;
+    for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (int i : summed_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (int i : stacked_grad_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+  }
+};
+
+}  // namespace detail
+
+constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/stack.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
+#define TESSERA_GRAPH_TRACE_STACK_HPP
 
 namespace tessera {
 
@@ -5713,10 +5614,10 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
 
 #endif
 
-// ---- tessera/graph/trace_types.hpp
+// ---- tessera/graph/trace/trace_types.hpp
 
-#ifndef TESSERA_GRAPH_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TYPES_HPP
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
 
 namespace tessera::detail {
 
@@ -5804,10 +5705,229 @@ template <class Given> struct ResultOf {
 
 #endif
 
-// ---- tessera/graph/trace.hpp
+// ---- tessera/graph/transform/simplify.hpp
 
-#ifndef TESSERA_GRAPH_TRACE_HPP
-#define TESSERA_GRAPH_TRACE_HPP
+#ifndef TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
+#define TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Which nodes the outputs depend on.
+constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
+  Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
+  std::uint8_t* const live = made.data();
+  for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
+  for (int id = graph.size - 1; id >= 0; --id) {
+    if (live[id] == 0) continue;
+    const std::int32_t* const own = graph.operands + graph.nodes[id].first;
+    for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
+      if (own[i] >= 0) live[own[i]] = 1;
+  }
+  return made;
+}
+
+/// A node of numbers alone, folded into a number; -1 when it can't be.
+constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* operands) {
+  if (node.rank != 0 || node.arity == 0 || node.arity > 2) return -1;
+  const OpRow& row = row_of(node.op);
+  if (!row.folds) return -1;
+  for (int i = 0; i < node.arity; ++i)
+    if (made[operands[i]].op != Op::constant) return -1;
+  const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
+  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
+  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
+  const bool reals = is_floating(made[operands[0]].dtype);
+  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
+    folded.value = row.number(a.real(), b.real(), 0);
+  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
+    folded.value = a.real() != 0;
+  } else {
+    // What can't be known is an error where the shapes are, which names the user's line.
+    std::int64_t exact = 0;
+    if (node.op == Op::div || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
+    folded = integer_node(exact, node.dtype);
+    folded.source = node.source;
+  }
+  return made.add(folded);
+}
+
+/// Known extent of a dim, or -1: extents that follow from constants in the graph.
+constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
+  for (;;) {
+    const Node& node = graph[id];
+    if (node.is_unit(dim)) return 1;
+    if (node.op == Op::rearrange && node.arity > 1) {
+      const Factors f = Factors::of(node);
+      int at = -1, count = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (f.out_dim[p] == dim) at = f.order[p], ++count;
+      if (count != 1) return -1;
+      const int size = graph.operand(id, 1 + at);
+      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
+    }
+    return -1;
+  }
+}
+
+/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
+class PadsToConcat {
+ public:
+  constexpr PadsToConcat(Graph& graph, int root) : graph_(graph), dim_(-1), like_(-1) { collect(root); }
+
+  constexpr int result(const Node& node) {
+    if (!valid_ || parts_.size() < 2) return -1;
+    const std::int64_t extent = static_extent(graph_, like_, dim_);
+    if (extent < 0) return -1;
+    Growable<std::int32_t> ordered;
+    std::int64_t covered = 0;
+    while (covered < extent) {
+      std::size_t at = 0;
+      while (at < parts_.size() && parts_[at].start != covered) ++at;
+      if (at == parts_.size()) return -1;
+      ordered.push_back(parts_[at].id);
+      covered += parts_[at].size;
+    }
+    if (covered != extent || ordered.size() != parts_.size()) return -1;
+    return graph_.add({.op = Op::concat,
+                       .dtype = node.dtype,
+                       .rank = node.rank,
+                       .unit = node.unit,
+                       .labels = pack_dim(dim_),
+                       .source = node.source},
+                      ordered.data(), static_cast<int>(ordered.size()));
+  }
+
+ private:
+  struct Part {
+    std::int64_t start, size;
+    std::int32_t id;
+  };
+  Graph& graph_;
+  int dim_;
+  int like_;
+  bool valid_ = true;
+  Growable<Part> parts_;
+
+  constexpr void collect(int id) {
+    const Node& node = graph_[id];
+    if (node.op == Op::add) {
+      collect(graph_.operand(id, 0));
+      if (valid_) collect(graph_.operand(id, 1));
+      return;
+    }
+    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).op == Op::constant &&
+             (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
+    if (!valid_) return;
+    like_ = graph_.operand(id, 2);
+    dim_ = dim_of(node);
+    const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
+    valid_ = size > 0;
+    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
+  }
+};
+
+/// An empty graph with room for a copy of another.
+constexpr Graph graph_of_size(const GraphView& graph) {
+  std::size_t operands = 0;
+  if (graph.size > 0)
+    operands = static_cast<std::size_t>(graph.nodes[graph.size - 1].first) + graph.nodes[graph.size - 1].arity;
+  Graph made;
+  made.nodes.reserve(static_cast<std::size_t>(graph.size));
+  made.operands.reserve(operands);
+  return made;
+}
+
+constexpr std::size_t longest_list(const GraphView& graph) {
+  std::size_t longest = 0;
+  for (int id = 0; id < graph.size; ++id)
+    if (graph.nodes[id].arity > longest) longest = graph.nodes[id].arity;
+  return longest;
+}
+
+/// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
+constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
+  const Growable<std::uint8_t> live = live_nodes(graph);
+  const std::uint8_t* const is_live = live.data();
+  const Node* const nodes = graph.nodes;
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
+  std::int32_t* const to = moved.data();
+  std::int32_t* const operands = list.data();
+  for (int id = 0; id < graph.size; ++id) {
+    if (is_live[id] == 0) continue;
+    const Node& node = nodes[id];
+    const std::int32_t* const own = graph.operands + node.first;
+    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
+    int result = fold_numbers(made, node, operands);
+    if (result < 0 && node.op == Op::broadcast && same_static_shape(made[operands[0]], node)) result = operands[0];
+    left_dead = left_dead || result >= 0;
+    if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
+      result = split_product(made, node, operands);
+    if (result < 0) result = made.add(node, operands, node.arity);
+    if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
+      if (const int joined = PadsToConcat(made, result).result(node); joined >= 0) {
+        result = joined;
+        left_dead = true;
+      }
+    to[id] = result;
+  }
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
+  return made;
+}
+
+/// The live nodes alone.
+constexpr Graph compact(const GraphView& graph) {
+  const Growable<std::uint8_t> live = live_nodes(graph);
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
+  std::int32_t* const to = moved.data();
+  std::int32_t* const operands = list.data();
+  for (int id = 0; id < graph.size; ++id) {
+    if (live.data()[id] == 0) continue;
+    const Node& node = graph.nodes[id];
+    const std::int32_t* const own = graph.operands + node.first;
+    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
+    to[id] = made.append(node, operands);
+  }
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
+  return made;
+}
+
+/// The simplified graphs of a program, graph_at(g) being its graphs.
+template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
+  std::vector<Graph> made;
+  Growable<int> body_of{0};  // old index of each kept graph
+  for (std::size_t g = 0; g < body_of.size(); ++g) {
+    bool left_dead = false;
+    Graph graph = rebuild(graph_at(body_of[g]), left_dead);
+    if (left_dead) graph = compact(graph.view());
+    for (Node& node : graph.nodes) {
+      if (node.op != Op::repeat) continue;
+      body_of.push_back(node.index());
+      node.value = static_cast<double>(body_of.size() - 1);
+    }
+    made.push_back(std::move(graph));
+  }
+  return made;
+}
+
+}  // namespace detail
+
+/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
+constexpr void simplify(Module& module) {
+  module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/trace.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_HPP
 
 namespace tessera {
 
@@ -6099,10 +6219,10 @@ template <class F, class... Args> struct Traced {
 
 #endif
 
-// ---- tessera/graph/value_and_grad.hpp
+// ---- tessera/graph/transform/value_and_grad.hpp
 
-#ifndef TESSERA_GRAPH_VALUE_AND_GRAD_HPP
-#define TESSERA_GRAPH_VALUE_AND_GRAD_HPP
+#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
 
 namespace tessera {
 
@@ -6195,125 +6315,6 @@ template <class F> constexpr auto value_and_grad(F f) {
 /// Inside a traced function: the gradient alone.
 template <class F> constexpr auto grad(F f) {
   return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/node_check.hpp
-
-#ifndef TESSERA_GRAPH_NODE_CHECK_HPP
-#define TESSERA_GRAPH_NODE_CHECK_HPP
-
-namespace tessera {
-
-/// The rule that a node breaks; empty when it breaks none.
-using BrokenRule = std::string_view;
-
-/// What the check of one node sees. Its number of operands has been checked, and that operands stand before it.
-struct NodeCheck {
-  const ProgramView& program;
-  const GraphView& graph;
-  int graph_index = 0, id = 0;
-
-  constexpr const Node& node() const { return graph[id]; }
-  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
-  /// Whether operand i is a size.
-  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
-  /// Whether the first attribute is a dim of the node.
-  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
-};
-
-/// What every node of an operation keeps to.
-using CheckRule = BrokenRule (*)(const NodeCheck&);
-
-/// The check of an operation. Defined in ops/rows.hpp.
-constexpr CheckRule check_of(Op op);
-
-constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// x with a dim of layers in front.
-constexpr bool stacks(const Node& stacked, const Node& x) {
-  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/verify.hpp
-
-#ifndef TESSERA_GRAPH_VERIFY_HPP
-#define TESSERA_GRAPH_VERIFY_HPP
-
-namespace tessera {
-
-/// The first rule that a program breaks; false when there is none.
-struct Defect {
-  int graph = -1, node = -1;
-  std::string_view rule;
-  constexpr explicit operator bool() const { return !rule.empty(); }
-};
-
-namespace detail {
-
-/// Checks one graph of a program, node by node. Each check returns the rule that is broken, or nothing.
-class GraphVerifier {
- public:
-  constexpr GraphVerifier(const ProgramView& program, int index)
-      : program_(program), graph_(program.graphs[index]), index_(index) {}
-
-  constexpr Defect run() const {
-    for (int id = 0; id < graph_.size; ++id)
-      if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
-    for (int k = 0; k < graph_.output_count; ++k)
-      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
-        return {index_, -1, "an output is a node of the graph"};
-    return {};
-  }
-
- private:
-  using Rule = BrokenRule;
-  const ProgramView& program_;
-  const GraphView& graph_;
-  int index_;
-
-  constexpr Rule check(int id) const {
-    const Node& node = graph_[id];
-    const OpRow& row = row_of(node);
-    if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
-    for (int i = 0; i < node.arity; ++i) {
-      const int operand = graph_.operand(id, i);
-      if (operand >= id) return "operands stand before their users";
-      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
-      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
-        return "a repeat is read through its projections, and these read nothing else";
-    }
-    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
-      return "a dim is one of the rank";
-    return check_of(node.op)({program_, graph_, index_, id});
-  }
-};
-
-}  // namespace detail
-
-/// Checks what every pass relies on: operands before users, types that the operations give, labels and dims in range,
-/// bodies that fit their repeats. Returns the first defect, which is always one of the library.
-constexpr Defect find_defect(const ProgramView& program) {
-  for (int g = program.graph_count - 1; g >= 0; --g)  // bodies before what runs them
-    if (const Defect defect = detail::GraphVerifier(program, g).run()) return defect;
-  return {};
-}
-
-/// The same, thrown as graph_invalid.
-constexpr void verify(const ProgramView& program) {
-  if (const Defect defect = find_defect(program)) {
-    const Node* node = defect.node >= 0 ? &program.graphs[defect.graph][defect.node] : nullptr;
-    fail(errc::graph_invalid, "[verify] ", defect.rule, ": %", defect.node, " = ",
-         node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
-         node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
-  }
 }
 
 }  // namespace tessera
@@ -7070,7 +7071,7 @@ class SubMesh {
     for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
     return parent_.device_at(place);
   }
-  /// Where a device of this part lies along its axes.
+  /// The coordinates of a device of this part along its axes.
   constexpr Coordinates coordinates_of(int device) const {
     if (!contains(device))
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not in this part of ", parent_.text());
@@ -7119,10 +7120,10 @@ constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { ret
 
 #endif
 
-// ---- tessera/graph/attention_form.hpp
+// ---- tessera/graph/ir/attention_form.hpp
 
-#ifndef TESSERA_GRAPH_ATTENTION_FORM_HPP
-#define TESSERA_GRAPH_ATTENTION_FORM_HPP
+#ifndef TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
+#define TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
 
 namespace tessera {
 
@@ -7175,7 +7176,7 @@ namespace tessera {
 namespace ops {
 
 /// An operation is a struct in ops/ with
-///   row       all that passes ask of it (graph/row.hpp); elementwise operations say it in parts
+///   row       all that passes ask of it (graph/ir/row.hpp); elementwise operations say it in parts
 ///   (elementwise_operation.hpp) gradient  a GradientRule, if there is one
 /// and stands in the list of its family, which rows.hpp joins.
 template <class... Operation> struct OperationList {};
@@ -8027,10 +8028,10 @@ template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at =
 
 #endif
 
-// ---- tessera/ops/attention_rows.hpp
+// ---- tessera/ops/attention/attention_rows.hpp
 
-#ifndef TESSERA_OPS_ATTENTION_ROWS_HPP
-#define TESSERA_OPS_ATTENTION_ROWS_HPP
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -8281,10 +8282,10 @@ using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, Attention
 
 #endif
 
-// ---- tessera/ops/contraction_rows.hpp
+// ---- tessera/ops/contraction/contraction_rows.hpp
 
-#ifndef TESSERA_OPS_CONTRACTION_ROWS_HPP
-#define TESSERA_OPS_CONTRACTION_ROWS_HPP
+#ifndef TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -8445,6 +8446,152 @@ using ContractionOperations = OperationList<EinsumOp>;
 
 #endif
 
+// ---- tessera/ops/contraction/window_rows.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+
+namespace tessera::build {
+
+/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
+/// runs and of the elements in one.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
+  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  return x.make({.op = Op::windows,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, size.id, stride.id, dilation.id});
+}
+/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
+  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  return x.make({.op = Op::fold,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, stride.id, dilation.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape windows_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
+  shape.insert(dim + 1, size);
+  return shape;
+}
+
+/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
+template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = strides[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  strides.insert(dim + 1, steps(number(3)));
+  strides[dim] = steps(number(2));
+  return strides;
+}
+
+/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
+                               FactorRule& rule) {
+  for (int d = 0; d < line.rank; ++d) {
+    const int other = d > dim ? d + 1 : d;
+    if (!line.is_unit(d)) {
+      of_line.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
+      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+    }
+    for (int r = dim; d == dim && r < dim + 2; ++r)
+      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+  }
+}
+
+// Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
+struct WindowsOp {
+  static constexpr OpRow row{.name = "windows",
+                             .kind = OpKind::layout,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = windows_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
+                                                   rule.operands[0], rule);
+                                 },
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int dim = dim_of(r.node());
+    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+// Operands: stride, dilation and extent after the first.
+struct FoldOp {
+  static constexpr OpRow row{.name = "fold",
+                             .kind = OpKind::fold,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   Shape shape = c.operand(0);
+                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+                                   shape.erase(dim + 1);
+                                   shape[dim] = c.number(3);
+                                   return shape;
+                                 },
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                                   rule.operands[0], rule.result, rule);
+                                 }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const int dim = dim_of(r.node());
+    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
 // ---- tessera/ops/control_rows.hpp
 
 #ifndef TESSERA_OPS_CONTROL_ROWS_HPP
@@ -8542,10 +8689,10 @@ using elementwise_operation =
 
 #endif
 
-// ---- tessera/ops/indexed_rows.hpp
+// ---- tessera/ops/indexing/indexed_rows.hpp
 
-#ifndef TESSERA_OPS_INDEXED_ROWS_HPP
-#define TESSERA_OPS_INDEXED_ROWS_HPP
+#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -8670,7 +8817,7 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
-/// A number that is computed on the host: it lies nowhere.
+/// A number that is computed on the host: no device holds it.
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
@@ -8834,7 +8981,7 @@ struct ConstraintOp {
     Node made = r.node();
     const auto layout = static_cast<CotangentLayout>(made.labels[0]);
     if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
+    if (layout == CotangentLayout::own_spec) {  // whose cotangent is sharded as the value is
       made.value = made.labels[1];
       made.labels[1] = static_cast<std::int8_t>(r.node().index());
     }
@@ -8846,7 +8993,7 @@ struct ConstraintOp {
   };
 };
 
-// The second operand says how the result lies, and its elements are never read.
+// The result is sharded as the second operand is, whose elements are never read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
                              .kind = OpKind::constraint,
@@ -8872,10 +9019,61 @@ using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, 
 
 #endif
 
-// ---- tessera/ops/layout_rows.hpp
+// ---- tessera/ops/indexing/scan_rows.hpp
 
-#ifndef TESSERA_OPS_LAYOUT_ROWS_HPP
-#define TESSERA_OPS_LAYOUT_ROWS_HPP
+#ifndef TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+#define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+
+namespace tessera::build {
+
+constexpr Value cumsum(Value x, int dim, Scan scan) {
+  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
+  const Value wide = cast(x, summed_as(x.dtype()));
+  const Node& from = wide.node();
+  return cast(
+      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
+                {wide.id}),
+      sum_type(x.dtype()));
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_scan(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+}
+
+// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+struct CumsumOp {
+  static constexpr OpRow row{.name = "cumsum",
+                             .kind = OpKind::scan,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = like_shape,
+                             .sharding = like_sharding};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Scan scan = Scan::of(r.node());
+    scan.reverse = !scan.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
+  static constexpr CheckRule check = check_scan;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Scan scan = Scan::of(graph[id]);
+    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+  };
+};
+
+using ScanOperations = OperationList<CumsumOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/layout/layout_rows.hpp
+
+#ifndef TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
+#define TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -9283,184 +9481,10 @@ using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, Pe
 
 #endif
 
-// ---- tessera/ops/reduction_rows.hpp
+// ---- tessera/ops/indexing/sort_rows.hpp
 
-#ifndef TESSERA_OPS_REDUCTION_ROWS_HPP
-#define TESSERA_OPS_REDUCTION_ROWS_HPP
-
-namespace tessera::ops {
-
-constexpr Shape reduction_shape(const ShapeContext& c) {
-  const Reduced reduced = Reduced::of(c.node());
-  Shape shape;
-  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (!reduced.has(d))
-      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
-    else if (reduced.keep)
-      shape.push_back(1);
-  }
-  return shape;
-}
-
-constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  const Node& x = graph.operand_node(id, 0);
-  DimFactors& dims = rule.operands.emplace_back();
-  int out = 0;
-  for (int d = 0; d < x.rank; ++d) {
-    if (!x.is_unit(d)) {
-      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
-      dims.dims[d].push_back(factor);
-      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
-    }
-    if (!reduced.has(d) || reduced.keep) ++out;
-  }
-}
-
-/// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
-constexpr Value with_kept_dims(const Gradient& r, Value v) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.keep || v.rank() == 0) return v;
-  return build::insert_units(v, reduced.dims, r.x(0).rank());
-}
-
-/// Where several elements share the extreme value, each gets an equal part of the cotangent.
-constexpr void extreme_gradient(Gradient& r) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.constant) return;
-  Value x = r.x(0);
-  Value best = with_kept_dims(r, r.y());
-  Value one = x.number(1), zero = x.number(0);
-  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
-  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
-  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
-}
-
-constexpr BrokenRule check_reduction(const NodeCheck& c) {
-  const Node &node = c.node(), &from = c.x(0);
-  const Reduced reduced = Reduced::of(node);
-  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-  int rank = 0;
-  unsigned unit = 0;
-  for (int d = 0; d < from.rank; ++d) {
-    if (reduced.has(d) && !reduced.keep) continue;
-    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
-    ++rank;
-  }
-  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
-                                                                            : "the result has the dims that are kept";
-}
-
-inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  std::string text;
-  for (int d = 0; d < max_rank; ++d)
-    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
-  return text + (reduced.keep ? ", keepdims" : "");
-}
-
-struct SumOp {
-  static constexpr OpRow row{.name = "sum",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    if (Reduced::of(r.node()).constant) return;
-    Value g = r.g();
-    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-  };
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-struct MaxOp {
-  static constexpr OpRow row{.name = "max",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-struct MinOp {
-  static constexpr OpRow row{.name = "min",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/scan_rows.hpp
-
-#ifndef TESSERA_OPS_SCAN_ROWS_HPP
-#define TESSERA_OPS_SCAN_ROWS_HPP
-
-namespace tessera::build {
-
-constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
-  const Value wide = cast(x, summed_as(x.dtype()));
-  const Node& from = wide.node();
-  return cast(
-      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
-                {wide.id}),
-      sum_type(x.dtype()));
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr BrokenRule check_scan(const NodeCheck& c) {
-  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
-}
-
-// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
-struct CumsumOp {
-  static constexpr OpRow row{.name = "cumsum",
-                             .kind = OpKind::scan,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = like_shape,
-                             .sharding = like_sharding};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    Scan scan = Scan::of(r.node());
-    scan.reverse = !scan.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
-  };
-  static constexpr CheckRule check = check_scan;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const Scan scan = Scan::of(graph[id]);
-    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
-  };
-};
-
-using ScanOperations = OperationList<CumsumOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/sort_rows.hpp
-
-#ifndef TESSERA_OPS_SORT_ROWS_HPP
-#define TESSERA_OPS_SORT_ROWS_HPP
+#ifndef TESSERA_OPS_INDEXING_SORT_ROWS_HPP
+#define TESSERA_OPS_INDEXING_SORT_ROWS_HPP
 
 namespace tessera::build {
 
@@ -9588,147 +9612,124 @@ using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
 
 #endif
 
-// ---- tessera/ops/window_rows.hpp
+// ---- tessera/ops/reduction/reduction_rows.hpp
 
-#ifndef TESSERA_OPS_WINDOW_ROWS_HPP
-#define TESSERA_OPS_WINDOW_ROWS_HPP
-
-namespace tessera::build {
-
-/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
-/// runs and of the elements in one.
-constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
-  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
-  return x.make({.op = Op::windows,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, size.id, stride.id, dilation.id});
-}
-/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
-constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
-  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
-  return x.make({.op = Op::fold,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, stride.id, dilation.id, extent.id});
-}
-
-}  // namespace tessera::build
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
 
 namespace tessera::ops {
 
-constexpr Shape windows_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  std::int64_t last = 0;  // element of the first window
-  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "a window is longer than the dim", "conv");
-  shape[dim] = (shape[dim] - last - 1) / stride + 1;
-  shape.insert(dim + 1, size);
+constexpr Shape reduction_shape(const ShapeContext& c) {
+  const Reduced reduced = Reduced::of(c.node());
+  Shape shape;
+  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
+  }
   return shape;
 }
 
-/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
-template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
-  const auto dim = static_cast<std::size_t>(dim_of(node));
-  // A step that is too large for the memory is never made: that dim has one index.
-  const auto steps = [from = strides[dim]](std::int64_t by) {
-    std::int64_t stride = 0;
-    return multiply_fits(from, by, stride) ? stride : 0;
-  };
-  strides.insert(dim + 1, steps(number(3)));
-  strides[dim] = steps(number(2));
-  return strides;
-}
-
-/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
-constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
-                               FactorRule& rule) {
-  for (int d = 0; d < line.rank; ++d) {
-    const int other = d > dim ? d + 1 : d;
-    if (!line.is_unit(d)) {
-      of_line.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
-      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  const Node& x = graph.operand_node(id, 0);
+  DimFactors& dims = rule.operands.emplace_back();
+  int out = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    if (!x.is_unit(d)) {
+      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
+      dims.dims[d].push_back(factor);
+      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
     }
-    for (int r = dim; d == dim && r < dim + 2; ++r)
-      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+    if (!reduced.has(d) || reduced.keep) ++out;
   }
 }
 
-// Operands: size, stride and dilation after the first.
-/// `runs` has two dims where `line` has one.
-constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
-  const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
-  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
-  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
-      unsigned{runs.unit} >> (dim + 2) != after)
-    return "one dim is two of the other";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+/// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
+constexpr Value with_kept_dims(const Gradient& r, Value v) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.keep || v.rank() == 0) return v;
+  return build::insert_units(v, reduced.dims, r.x(0).rank());
 }
 
-struct WindowsOp {
-  static constexpr OpRow row{.name = "windows",
-                             .kind = OpKind::layout,
-                             .arity = 4,
+/// Where several elements share the extreme value, each gets an equal part of the cotangent.
+constexpr void extreme_gradient(Gradient& r) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.constant) return;
+  Value x = r.x(0);
+  Value best = with_kept_dims(r, r.y());
+  Value one = x.number(1), zero = x.number(0);
+  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
+  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
+  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
+}
+
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  int rank = 0;
+  unsigned unit = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
+    ++rank;
+  }
+  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
+                                                                            : "the result has the dims that are kept";
+}
+
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
+struct SumOp {
+  static constexpr OpRow row{.name = "sum",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
                              .linear = Linearity::first,
-                             .shape = windows_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
-                                                   rule.operands[0], rule);
-                                 },
-                             .flops = 0};
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
-    const int dim = dim_of(r.node());
-    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+    if (Reduced::of(r.node()).constant) return;
+    Value g = r.g();
+    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
-// Operands: stride, dilation and extent after the first.
-struct FoldOp {
-  static constexpr OpRow row{.name = "fold",
-                             .kind = OpKind::fold,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   Shape shape = c.operand(0);
-                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-                                   shape.erase(dim + 1);
-                                   shape[dim] = c.number(3);
-                                   return shape;
-                                 },
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                                   rule.operands[0], rule.result, rule);
-                                 }};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const int dim = dim_of(r.node());
-    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
+struct MaxOp {
+  static constexpr OpRow row{.name = "max",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
-using WindowOperations = OperationList<WindowsOp, FoldOp>;
+struct MinOp {
+  static constexpr OpRow row{.name = "min",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
 
 }  // namespace tessera::ops
 
@@ -9837,10 +9838,10 @@ constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[o
 
 #endif
 
-// ---- tessera/ops/attention.hpp
+// ---- tessera/ops/attention/attention.hpp
 
-#ifndef TESSERA_OPS_ATTENTION_HPP
-#define TESSERA_OPS_ATTENTION_HPP
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
 
 namespace tessera {
 
@@ -9992,7 +9993,7 @@ constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const Partit
   return detail::constrain(x, spec, CotangentLayout::own_spec, &cotangent, Source::from(at));
 }
 
-/// Inside a traced function: x, laid out as the spec says. Its cotangent lies as it comes.
+/// Inside a traced function: x, sharded as the spec says. Its cotangent may be sharded in any way.
 template <TensorOperand X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
@@ -10029,10 +10030,10 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
 
 #endif
 
-// ---- tessera/ops/einsum.hpp
+// ---- tessera/ops/contraction/einsum.hpp
 
-#ifndef TESSERA_OPS_EINSUM_HPP
-#define TESSERA_OPS_EINSUM_HPP
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
 
 namespace tessera {
 
@@ -10078,10 +10079,10 @@ struct EinsumText {
   }
 };
 
-/// The element type of a product: what is asked for, or that of its operands.
+/// The element type of a product: the `Out` of the call, or that of its operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// The product as it is computed, in the element type that is asked for.
+/// The product as it is computed, converted to the element type `Out`.
 template <class Out> constexpr Value rounded_product(Value product, DType operands) {
   if constexpr (std::is_void_v<Out>)
     return build::cast(product, operands);
@@ -10186,10 +10187,10 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/shape.hpp
+// ---- tessera/ops/layout/shape.hpp
 
-#ifndef TESSERA_OPS_SHAPE_HPP
-#define TESSERA_OPS_SHAPE_HPP
+#ifndef TESSERA_OPS_LAYOUT_SHAPE_HPP
+#define TESSERA_OPS_LAYOUT_SHAPE_HPP
 
 namespace tessera {
 
@@ -10304,10 +10305,10 @@ template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at
 
 #endif
 
-// ---- tessera/ops/rearrange.hpp
+// ---- tessera/ops/layout/rearrange.hpp
 
-#ifndef TESSERA_OPS_REARRANGE_HPP
-#define TESSERA_OPS_REARRANGE_HPP
+#ifndef TESSERA_OPS_LAYOUT_REARRANGE_HPP
+#define TESSERA_OPS_LAYOUT_REARRANGE_HPP
 
 namespace tessera {
 
@@ -10619,10 +10620,10 @@ template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = H
 
 #endif
 
-// ---- tessera/ops/convolution.hpp
+// ---- tessera/ops/contraction/convolution.hpp
 
-#ifndef TESSERA_OPS_CONVOLUTION_HPP
-#define TESSERA_OPS_CONVOLUTION_HPP
+#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
 
 namespace tessera {
 
@@ -10740,10 +10741,10 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
 
 #endif
 
-// ---- tessera/ops/reduction.hpp
+// ---- tessera/ops/reduction/reduction.hpp
 
-#ifndef TESSERA_OPS_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_HPP
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
 
 namespace tessera {
 
@@ -11032,10 +11033,10 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 #endif
 
-// ---- tessera/ops/indexing.hpp
+// ---- tessera/ops/indexing/indexing.hpp
 
-#ifndef TESSERA_OPS_INDEXING_HPP
-#define TESSERA_OPS_INDEXING_HPP
+#ifndef TESSERA_OPS_INDEXING_INDEXING_HPP
+#define TESSERA_OPS_INDEXING_INDEXING_HPP
 
 namespace tessera {
 
@@ -11069,6 +11070,233 @@ struct GatherTag {
 template <TensorOperand Table, TensorOperand Indices>
 constexpr auto gather(const Table& table, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/scan.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SCAN_HPP
+#define TESSERA_OPS_INDEXING_SCAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Scan S> struct CumsumTag {
+  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
+  }
+};
+
+}  // namespace detail
+
+/// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
+/// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
+/// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
+/// all_gather of one total a line from each device.
+template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
+  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/sort.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SORT_HPP
+#define TESSERA_OPS_INDEXING_SORT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Order O, class Index> struct ArgsortTag {
+  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                "tessera: indices are std::int32_t or std::int64_t");
+  static constexpr int size_operand = 1;
+  template <class A, class... Count> using result = Typed<Index, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+  }
+  static constexpr Value emit(Value context, Value x, Value count) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
+  }
+};
+
+template <int Rank, int D> struct TakeAlongTag {
+  template <class A, class Indices> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = D + x.rank() - Rank;
+    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
+                     "it first");
+    return build::take_along(x.at(context.source), dim, indices);
+  }
+};
+
+template <int Rank, int D, Order O> struct SortTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = D + x.rank() - Rank;
+    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
+  }
+};
+
+}  // namespace detail
+
+/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
+/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
+/// shape_mismatch where another dim differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
+/// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argsort(const X& x, Here at = Here::current()) {
+  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
+}
+
+/// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
+/// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
+/// dim instead where one is not split and divides, else by an all_gather; the result is split that way too. Other dims
+/// may be split.
+template <int D, Order O = Order::ascending, TensorOperand X>
+constexpr auto sort(const X& x, Here at = Here::current()) {
+  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
+}
+
+/// The largest elements along a dim, and where they stand.
+template <class Values, class Indices> struct TopK {
+  Values values;
+  Indices indices;
+};
+
+/// The k largest elements along one dim, the largest first, equal ones in the order in which they stand, NaN last:
+/// `auto [values, indices] = topk<-1>(x, 5)`. Errors: shape_mismatch for more than the dim has. Communication: as sort.
+template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
+  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
+  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/layout/slicing.hpp
+
+#ifndef TESSERA_OPS_LAYOUT_SLICING_HPP
+#define TESSERA_OPS_LAYOUT_SLICING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct SliceTag {
+  static constexpr int size_operand = 2;
+  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
+  }
+};
+
+template <int Rank, int D> struct ConcatTag {
+  template <class A, class... Rest> struct result : A {
+    using Said = decltype([] {
+      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
+      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
+                    "tessera: the operands of concat have one element type");
+    });
+  };
+  static constexpr Value emit(Value context, auto... parts) { return concat({parts...}, context.source); }
+
+ private:
+  static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
+    const Value first = *parts.begin();
+    const int dim = D + first.rank() - Rank;
+    Node made{
+        .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
+    std::int32_t operands[16]{};
+    int count = 0;
+    for (const Value& part : parts) {
+      operands[count++] = part.id;
+      made.unit = static_cast<std::uint8_t>(made.unit & part.node().unit);
+    }
+    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
+    for (const Value& part : parts)
+      if ((part.node().unit & ~(1u << dim)) != made.unit)
+        first.at(source).refuse(errc::shape_mismatch,
+                                "[concat] dims: an operand has static extent 1 where another extends; "
+                                "broadcast it first");
+    return first.at(source).make(made, operands, count);
+  }
+};
+
+template <int Rank, int D> struct PadTag {
+  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value before, Value after) {
+    x = x.at(context.source);
+    const int dim = D + x.rank() - Rank;
+    return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
+  }
+};
+
+}  // namespace detail
+
+/// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
+/// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
+/// is brought together first where that sends less. One index (`size` is the constant 1) is a partial sum.
+template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
+constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
+}
+
+/// Operands joined along one dim. Errors: shape_mismatch when another dim differs. Communication: as slice.
+/// More than four operands are reported at the line of the first.
+template <int D, TensorOperand A, TensorOperand B>
+constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
+  const Value first = trace_of(a);
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(
+      first.module != nullptr ? first.node().source : Source{}, a, b, c, e, f, rest...);
+}
+
+/// Zeros before and after, along one dim. Communication: as slice.
+template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
+constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
+  return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
 }
 
 }  // namespace tessera
@@ -11178,233 +11406,6 @@ constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = H
 
 #endif
 
-// ---- tessera/ops/scan.hpp
-
-#ifndef TESSERA_OPS_SCAN_HPP
-#define TESSERA_OPS_SCAN_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D, Scan S> struct CumsumTag {
-  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
-  static constexpr Value emit(Value context, Value x) {
-    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
-  }
-};
-
-}  // namespace detail
-
-/// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
-/// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
-/// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
-/// all_gather of one total a line from each device.
-template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
-  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/slicing.hpp
-
-#ifndef TESSERA_OPS_SLICING_HPP
-#define TESSERA_OPS_SLICING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct SliceTag {
-  static constexpr int size_operand = 2;
-  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
-  }
-};
-
-template <int Rank, int D> struct ConcatTag {
-  template <class A, class... Rest> struct result : A {
-    using Said = decltype([] {
-      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
-      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
-                    "tessera: the operands of concat have one element type");
-    });
-  };
-  static constexpr Value emit(Value context, auto... parts) { return concat({parts...}, context.source); }
-
- private:
-  static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
-    const Value first = *parts.begin();
-    const int dim = D + first.rank() - Rank;
-    Node made{
-        .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
-    std::int32_t operands[16]{};
-    int count = 0;
-    for (const Value& part : parts) {
-      operands[count++] = part.id;
-      made.unit = static_cast<std::uint8_t>(made.unit & part.node().unit);
-    }
-    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
-    for (const Value& part : parts)
-      if ((part.node().unit & ~(1u << dim)) != made.unit)
-        first.at(source).refuse(errc::shape_mismatch,
-                                "[concat] dims: an operand has static extent 1 where another extends; "
-                                "broadcast it first");
-    return first.at(source).make(made, operands, count);
-  }
-};
-
-template <int Rank, int D> struct PadTag {
-  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value before, Value after) {
-    x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
-    return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
-  }
-};
-
-}  // namespace detail
-
-/// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
-/// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
-/// is brought together first where that sends less. One index (`size` is the constant 1) is a partial sum.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
-constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
-  return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
-}
-
-/// Operands joined along one dim. Errors: shape_mismatch when another dim differs. Communication: as slice.
-/// More than four operands are reported at the line of the first.
-template <int D, TensorOperand A, TensorOperand B>
-constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
-constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
-constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
-          TensorOperand... Rest>
-constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
-  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
-  const Value first = trace_of(a);
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(
-      first.module != nullptr ? first.node().source : Source{}, a, b, c, e, f, rest...);
-}
-
-/// Zeros before and after, along one dim. Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
-constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
-  return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/sort.hpp
-
-#ifndef TESSERA_OPS_SORT_HPP
-#define TESSERA_OPS_SORT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D, Order O, class Index> struct ArgsortTag {
-  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                "tessera: indices are std::int32_t or std::int64_t");
-  static constexpr int size_operand = 1;
-  template <class A, class... Count> using result = Typed<Index, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
-  }
-  static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
-  }
-};
-
-template <int Rank, int D> struct TakeAlongTag {
-  template <class A, class Indices> struct result : A {
-    using Said = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = D + x.rank() - Rank;
-    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
-                     "it first");
-    return build::take_along(x.at(context.source), dim, indices);
-  }
-};
-
-template <int Rank, int D, Order O> struct SortTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
-    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
-  }
-};
-
-}  // namespace detail
-
-/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
-/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
-/// shape_mismatch where another dim differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-
-/// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
-/// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argsort(const X& x, Here at = Here::current()) {
-  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
-}
-
-/// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
-/// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
-/// dim instead where one is not split and divides, else by an all_gather; the result lies so too. Other dims may be
-/// split.
-template <int D, Order O = Order::ascending, TensorOperand X>
-constexpr auto sort(const X& x, Here at = Here::current()) {
-  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
-}
-
-/// The largest elements along a dim, and where they stand.
-template <class Values, class Indices> struct TopK {
-  Values values;
-  Indices indices;
-};
-
-/// The k largest elements along one dim, the largest first, equal ones in the order in which they stand, NaN last:
-/// `auto [values, indices] = topk<-1>(x, 5)`. Errors: shape_mismatch for more than the dim has. Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
-constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
-  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
-  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/ops.hpp
 
 #ifndef TESSERA_OPS_OPS_HPP
@@ -11414,10 +11415,10 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/shard_map_text.hpp
+// ---- tessera/ops/shard_map/shard_map_text.hpp
 
-#ifndef TESSERA_OPS_SHARD_MAP_TEXT_HPP
-#define TESSERA_OPS_SHARD_MAP_TEXT_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_SHARD_MAP_TEXT_HPP
+#define TESSERA_OPS_SHARD_MAP_SHARD_MAP_TEXT_HPP
 
 namespace tessera::detail {
 
@@ -11557,10 +11558,10 @@ template <FixedString Text, bool Structs, class Outer = void> struct ShardMapReg
 
 #endif
 
-// ---- tessera/ops/local_value.hpp
+// ---- tessera/ops/shard_map/local_value.hpp
 
-#ifndef TESSERA_OPS_LOCAL_VALUE_HPP
-#define TESSERA_OPS_LOCAL_VALUE_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_VALUE_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_VALUE_HPP
 
 namespace tessera::detail {
 
@@ -11719,10 +11720,10 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
 
 #endif
 
-// ---- tessera/ops/local.hpp
+// ---- tessera/ops/shard_map/local.hpp
 
-#ifndef TESSERA_OPS_LOCAL_HPP
-#define TESSERA_OPS_LOCAL_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_HPP
 
 namespace tessera {
 
@@ -11975,10 +11976,10 @@ template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const 
 
 #endif
 
-// ---- tessera/ops/local_collectives.hpp
+// ---- tessera/ops/shard_map/local_collectives.hpp
 
-#ifndef TESSERA_OPS_LOCAL_COLLECTIVES_HPP
-#define TESSERA_OPS_LOCAL_COLLECTIVES_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_COLLECTIVES_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_COLLECTIVES_HPP
 
 namespace tessera {
 
@@ -12297,16 +12298,16 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/shard_map.hpp
+// ---- tessera/ops/shard_map/shard_map.hpp
 
-#ifndef TESSERA_OPS_SHARD_MAP_HPP
-#define TESSERA_OPS_SHARD_MAP_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_SHARD_MAP_HPP
+#define TESSERA_OPS_SHARD_MAP_SHARD_MAP_HPP
 
 namespace tessera {
 
 namespace detail {
 
-/// The layout of a value with leading dims whose own dims lie as a spec says.
+/// The sharding of a value with leading dims whose own dims are sharded as a spec says.
 constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x, const LocalSpec& spec) {
   PartitionSpec whole = lead_spec(text, x.value, x.varying, x.varying);
   const std::size_t leads = x.value.rank() < x.rank ? 0 : static_cast<std::size_t>(x.value.rank() - x.rank);
@@ -12735,10 +12736,10 @@ template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here:
 
 #endif
 
-// ---- tessera/graph/units.hpp
+// ---- tessera/graph/fuse/units.hpp
 
-#ifndef TESSERA_GRAPH_UNITS_HPP
-#define TESSERA_GRAPH_UNITS_HPP
+#ifndef TESSERA_GRAPH_FUSE_UNITS_HPP
+#define TESSERA_GRAPH_FUSE_UNITS_HPP
 
 namespace tessera {
 
@@ -12759,7 +12760,7 @@ enum class UnitKind : std::uint8_t {
 };
 inline constexpr int unit_kinds = 11;
 
-/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
+/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
@@ -12862,10 +12863,10 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
 
 #endif
 
-// ---- tessera/partition/parts.hpp
+// ---- tessera/partition/reshard/parts.hpp
 
-#ifndef TESSERA_PARTITION_PARTS_HPP
-#define TESSERA_PARTITION_PARTS_HPP
+#ifndef TESSERA_PARTITION_RESHARD_PARTS_HPP
+#define TESSERA_PARTITION_RESHARD_PARTS_HPP
 
 namespace tessera {
 
@@ -12910,10 +12911,10 @@ struct PartList {
 
 #endif
 
-// ---- tessera/partition/plan.hpp
+// ---- tessera/partition/plan/plan.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_HPP
-#define TESSERA_PARTITION_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_HPP
 
 namespace tessera {
 
@@ -12940,7 +12941,7 @@ struct CollectiveInfo {
   std::int64_t payload_bytes = 0;  ///< V: bytes of the value reduced, or of the gathered value, on one device
   std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   Source source{};                 ///< the line whose value is communicated
-  std::string_view why;            ///< what asked for it
+  std::string_view why;            ///< the reason: what needs it
   bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
 };
 
@@ -12976,10 +12977,11 @@ struct PlanStep {
   std::int32_t unit = -1;                  ///< of compute and repeat
   Growable<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
   Growable<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
-  /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
+  /// Of a sum of rank-0 tensors: axes over which its result is partial. An input that is replicated over such an axis
+  /// is added on the devices with coordinate 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// A reshard that follows may be taken over: parts of the result are added up as they are made. Or a rounding.
+  /// This step may do the work of the step that follows: a reshard that sums partial values into the result, or a cast.
   bool adds_up = false;
   std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
@@ -13000,7 +13002,7 @@ struct GraphPlan {
   std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
 };
 
-/// What can be asked of the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
+/// Queries about the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
 template <class Self> struct Communication {
   /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis, or
   /// one sub-axis.
@@ -13015,7 +13017,7 @@ template <class Self> struct Communication {
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Collectives that nobody asked for: see CollectiveInfo::asked.
+  /// Collectives that no constraint of the user asks for: see CollectiveInfo::asked.
   constexpr std::int64_t unasked_count() const {
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
@@ -13085,14 +13087,14 @@ struct Plan : Communication<Plan> {
 
 #endif
 
-// ---- tessera/partition/lifetimes.hpp
+// ---- tessera/partition/plan/lifetimes.hpp
 
-#ifndef TESSERA_PARTITION_LIFETIMES_HPP
-#define TESSERA_PARTITION_LIFETIMES_HPP
+#ifndef TESSERA_PARTITION_PLAN_LIFETIMES_HPP
+#define TESSERA_PARTITION_PLAN_LIFETIMES_HPP
 
 namespace tessera {
 
-/// A block of memory that a plan needs from step `first` to step `last`, both included, and where it lies in the arena.
+/// A block of memory that a plan needs from step `first` to step `last`, both included, and its offset in the arena.
 struct Lifetime {
   std::int64_t bytes = 0;
   int first = 0;
@@ -13194,10 +13196,10 @@ constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
 
 #endif
 
-// ---- tessera/partition/plan_memory.hpp
+// ---- tessera/partition/plan/plan_memory.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_MEMORY_HPP
-#define TESSERA_PARTITION_PLAN_MEMORY_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLAN_MEMORY_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_MEMORY_HPP
 
 namespace tessera {
 
@@ -13255,10 +13257,10 @@ constexpr PlanMemory memory_of(const Plan& plan) {
 
 #endif
 
-// ---- tessera/partition/frozen_plan.hpp
+// ---- tessera/partition/plan/frozen_plan.hpp
 
-#ifndef TESSERA_PARTITION_FROZEN_PLAN_HPP
-#define TESSERA_PARTITION_FROZEN_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_FROZEN_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_FROZEN_PLAN_HPP
 
 namespace tessera {
 
@@ -13321,7 +13323,7 @@ template <Freezable Make> struct Freeze<Make> {
 };
 }  // namespace detail
 
-/// A plan as a constant, made once however much is asked of it:
+/// A plan as a constant, made once for all queries:
 ///
 ///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
 ///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
@@ -13333,10 +13335,10 @@ template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>:
 
 #endif
 
-// ---- tessera/partition/explain.hpp
+// ---- tessera/partition/plan/explain.hpp
 
-#ifndef TESSERA_PARTITION_EXPLAIN_HPP
-#define TESSERA_PARTITION_EXPLAIN_HPP
+#ifndef TESSERA_PARTITION_PLAN_EXPLAIN_HPP
+#define TESSERA_PARTITION_PLAN_EXPLAIN_HPP
 
 namespace tessera {
 
@@ -13504,1546 +13506,10 @@ template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
 
 #endif
 
-// ---- tessera/partition/planned_mesh.hpp
+// ---- tessera/partition/plan/plan_diff.hpp
 
-#ifndef TESSERA_PARTITION_PLANNED_MESH_HPP
-#define TESSERA_PARTITION_PLANNED_MESH_HPP
-
-namespace tessera {
-
-/// The mesh that a program is planned on: that of its tensors, with axes cut where a sharding or a reshape takes them
-/// in parts. Behind it planning and running know axes alone.
-struct PlannedMesh {
-  Mesh given;      ///< as tensors have it, and specs name its axes
-  AxisCuts cuts;   ///< of its axes
-  Mesh refined{};  ///< with an axis for each sub-axis: what indices of axes are about
-
-  constexpr PlannedMesh(const Mesh& mesh, const AxisCuts& made = {})
-      : given(mesh), cuts(made), refined(refined_mesh(mesh, made)) {}
-
-  /// A sharding of the given mesh, canonical, as one of the refined mesh.
-  constexpr Sharding refine(const Sharding& sharding) const {
-    return refined_sharding(canonical(sharding, given), given, cuts);
-  }
-  /// What a spec says, as a sharding of the refined mesh.
-  constexpr Sharding resolve(const PartitionSpec& spec, int rank) const {
-    const Sharding written = tessera::resolve(spec, given, rank);
-    return refined_sharding(written, given, cuts);
-  }
-};
-
-/// A sharding of a refined mesh as one of the mesh that was cut.
-constexpr Sharding given_sharding(const Sharding& refined, const Mesh& given, const AxisCuts& cuts) {
-  if (cuts.empty()) return refined;
-  Sharding made = refined;
-  made.cuts = cuts;
-  return canonical(made, given);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/shapes.hpp
-
-#ifndef TESSERA_PARTITION_SHAPES_HPP
-#define TESSERA_PARTITION_SHAPES_HPP
-
-namespace tessera {
-
-/// What is known of the nodes of one graph once the arguments' shapes are.
-struct GraphShapes {
-  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
-  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;       ///< of a body: how often it runs
-};
-
-namespace detail {
-
-[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  const std::string at = node.source.text();
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
-       at.empty() ? "" : " at ", at);
-}
-/// The index of an axis that a shard_map names.
-constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
-  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
-  return mesh.axis_index(axis.view());
-}
-/// The axes of the refined mesh that it is made of, one bit each.
-constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
-  return axes_mask(mesh.given, mesh.cuts, axis.view());
-}
-
-/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
-/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
-constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
-                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
-  const Node& node = graph[id];
-  if (node.op == Op::axis_size)
-    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
-  if (node.op == Op::constant) return number_of(node);
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
-  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
-  const HostNumber first = numbers[graph.operand(id, 0)];
-  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
-  const double a = first.real(), b = second.real();
-  double result = 0;
-  const OpRow& row = row_of(node);
-  if (node.op == Op::broadcast) {
-    return first;
-  } else if (node.op == Op::select) {
-    return a != 0 ? second : numbers[graph.operand(id, 2)];
-  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
-    std::int64_t exact = 0;
-    const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
-    if (found == IntegerResult::known) return exact;
-    if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
-    return found == IntegerResult::too_large ? exact : 0;
-  }
-  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
-  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
-  // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
-  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
-  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
-  if (node.dtype == DType::bool_) return result != 0;
-  if (!is_floating(node.dtype)) return HostNumber(result).integer();
-  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
-  return node.op == Op::cast ? first : HostNumber(result);
-}
-
-[[noreturn]] inline void fail_program(const ShapeContext& c) {
-  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
-}
-[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  const std::string at = node.source.text();
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       at.empty() ? "" : " at ", at);
-}
-
-[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
-  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
-}
-/// What a layer returns is what the next one is given.
-[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
-                                                                             const Shape& given,
-                                                                             const Shape& returned) {
-  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
-  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
-       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
-}
-
-class ShapeInference {
- public:
-  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
-                           Growable<GraphShapes>& found)
-      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
-
-  constexpr void infer(int g, const Shape* arguments) {
-    const GraphView graph = program_.graphs[g];
-    const Growable<std::uint8_t> host = host_scalars(graph);
-    Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
-    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
-    for (int id = 0; id < graph.size; ++id) {
-      const Node& node = graph[id];
-      const auto at = static_cast<std::size_t>(id);
-      if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
-      } else if (node.op == Op::repeat) {
-        infer_body(graph, id, shapes, numbers);
-      } else if (node.op == Op::project) {
-        shapes[at] = projected(graph, id);
-        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
-      } else {
-        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
-        shapes[at] = row_of(node).shape(context);
-        count(context, shapes[at]);
-        if (node.op == Op::argument && shapes[at].size() != node.rank)
-          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
-               ", and the program takes ", int{node.rank});
-      }
-    }
-    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
-    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
-  }
-
- private:
-  ProgramView program_;
-  const Mesh& mesh_;
-  const HostNumber* numbers_;
-  Growable<GraphShapes>& found_;
-  std::int64_t elements_ = 0;  ///< of all values
-
-  /// Before anything is computed from a shape.
-  constexpr void count(const ShapeContext& c, const Shape& shape) {
-    const std::int64_t own = elements_of(shape);
-    if (own < 0) fail_large(c, shape);
-    elements_ += own;
-    if (elements_ > max_program_elements) fail_program(c);
-  }
-  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
-                            const Growable<HostNumber>& numbers) {
-    const Node& node = graph[id];
-    const Repeat repeat = Repeat::of(node);
-    std::int64_t layers =
-        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
-    if (repeat.counted && layers < 1) fail_layer_count(layers);
-    Growable<Shape> arguments;
-    for (int i = 0; i < node.arity; ++i) {
-      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
-      if (repeat.is_stacked(i)) {
-        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
-        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
-        layers = shape[0];
-        shape.erase(0);
-      }
-      arguments.push_back(shape);
-    }
-    infer(node.index(), arguments.data());
-    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
-    inner.layers = layers;
-    const GraphView& body = program_.graphs[node.index()];
-    for (int k = 0; k < repeat.carried; ++k) {
-      const int result = body.outputs[k];
-      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
-      if (!(returned == arguments[static_cast<std::size_t>(k)]))
-        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
-                                                            returned);
-    }
-  }
-
-  constexpr Shape projected(const GraphView& graph, int id) const {
-    const Node& repeat = graph.operand_node(id, 0);
-    const int output = output_of(graph[id]), body = repeat.index();
-    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
-    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
-    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
-    return shape;
-  }
-};
-
-}  // namespace detail
-
-/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
-/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
-/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
-/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
-constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
-                                             const HostNumber* numbers, const Mesh& mesh = {}) {
-  Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
-  detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
-  return found;
-}
-
-/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
-/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
-inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
-                             const HostNumber* arguments, Growable<HostNumber>& values) {
-  for (int id = 0; id < graph.size; ++id)
-    if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
-                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/links.hpp
-
-#ifndef TESSERA_PARTITION_LINKS_HPP
-#define TESSERA_PARTITION_LINKS_HPP
-
-namespace tessera {
-
-/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
-/// can split it.
-struct LinkFactor {
-  FactorKind kind = FactorKind::pass;
-  bool compound = false;
-  std::int64_t extent = 1;
-};
-
-/// A dim of an operand and the factors that it consists of, major first.
-struct LinkDim {
-  std::int32_t operand = 0;
-  std::int8_t dim = 0, count = 0;
-  std::int8_t factors[4]{};
-};
-
-struct LinkOperand {
-  std::int32_t node = -1;
-  std::int64_t bytes = 0;
-  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
-  bool output = false;
-  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
-};
-
-/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
-/// before outputs, in the order of the unit's.
-struct Link {
-  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
-  UnitKind kind = UnitKind::fused;
-  std::int32_t first_factor = 0, factor_count = 0;
-  std::int32_t first_operand = 0, operand_count = 0;
-  std::int32_t first_dim = 0, dim_count = 0;
-};
-
-/// The links of one graph.
-class Links {
- public:
-  Growable<Link> links;
-  Growable<LinkFactor> factors;
-  Growable<LinkOperand> operands;
-  Growable<LinkDim> dims;
-  Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
-  bool splits_dims = false;        ///< whether a dim consists of several factors
-
-  constexpr Links() = default;
-  constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
-      : graph_(graph), found_(&found) {
-    const auto count = static_cast<std::size_t>(units.count);
-    links.reserve(count);
-    factors.reserve(4 * count);
-    operands.reserve(4 * count);
-    dims.reserve(8 * count);
-    of_unit.reserve(count);
-    for (int u = 0; u < units.count; ++u) {
-      if (units[u].kind == UnitKind::repeat) {
-        of_unit.push_back(-1);
-        const int carried = Repeat::of(graph[units[u].root]).carried;
-        for (int k = 0; k < carried && k < units[u].output_count; ++k)
-          if (units.output(u, k).node >= 0) tie(u, units.input(u, k).node, units.output(u, k).node);
-      } else {
-        of_unit.push_back(static_cast<std::int32_t>(links.size()));
-        add_unit(units, u);
-        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
-      }
-    }
-  }
-
-  /// Two values of one shape that lie alike.
-  constexpr void tie(int unit, int from, int to) {
-    begin(unit, UnitKind::repeat);
-    const Node& node = graph_[to];
-    DimFactors own;
-    for (int d = 0; d < node.rank; ++d)
-      if (!node.is_unit(d) && !graph_[from].is_unit(d))
-        own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
-    add_operand(from, own, false);
-    add_operand(to, own, true);
-    finish();
-  }
-
-  /// A value that lies as another one does; of a pair, both with both.
-  constexpr void tie_alike(int id) {
-    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
-    begin(-1, UnitKind::repeat);
-    DimFactors own;
-    for (int d = 0; d < graph_[id].rank; ++d)
-      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
-    add_operand(from, own, false);
-    add_operand(other, own, false);
-    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
-    add_operand(id, own, true);
-    finish();
-  }
-
-  constexpr const LinkOperand& operand(const Link& link, int i) const {
-    return operands[static_cast<std::size_t>(link.first_operand + i)];
-  }
-  constexpr const LinkFactor& factor(const Link& link, int f) const {
-    return factors[static_cast<std::size_t>(link.first_factor + f)];
-  }
-
- private:
-  GraphView graph_;
-  const GraphShapes* found_ = nullptr;
-
-  constexpr void begin(int unit, UnitKind kind) {
-    Link link;
-    link.unit = unit;
-    link.kind = kind;
-    link.first_factor = static_cast<std::int32_t>(factors.size());
-    link.first_operand = static_cast<std::int32_t>(operands.size());
-    link.first_dim = static_cast<std::int32_t>(dims.size());
-    links.push_back(link);
-  }
-  constexpr int add_factor(FactorKind kind) {
-    factors.push_back({kind, false, 1});
-    return static_cast<int>(factors.size()) - 1 - links.back().first_factor;
-  }
-
-  constexpr void add_operand(int node, const DimFactors& rule, bool output) {
-    const Link& link = links.back();
-    const Shape& shape = found_->shapes[static_cast<std::size_t>(node)];
-    LinkOperand operand;
-    operand.node = node;
-    operand.output = output;
-    operand.bytes = volume(shape) * static_cast<std::int64_t>(size_of(graph_[node].dtype));
-    operand.first_dim = static_cast<std::int32_t>(dims.size());
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-      const auto& list = rule.dims[d];
-      if (list.empty()) continue;
-      LinkDim made;
-      made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
-      made.dim = static_cast<std::int8_t>(d);
-      for (std::int8_t f : list) {
-        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
-        made.factors[made.count++] = f;
-        if (list.size() > 1)
-          splits_dims = factor.compound = true;
-        else if (shape[static_cast<std::size_t>(d)] > factor.extent)
-          factor.extent = shape[static_cast<std::size_t>(d)];
-      }
-      dims.push_back(made);
-    }
-    operand.dim_count = static_cast<std::int32_t>(dims.size()) - operand.first_dim;
-    operands.push_back(operand);
-  }
-
-  constexpr void finish() {
-    Link& link = links.back();
-    link.factor_count = static_cast<std::int32_t>(factors.size()) - link.first_factor;
-    link.operand_count = static_cast<std::int32_t>(operands.size()) - link.first_operand;
-    link.dim_count = static_cast<std::int32_t>(dims.size()) - link.first_dim;
-  }
-
-  constexpr void add_unit(const UnitsView& units, int u) {
-    const Unit& unit = units[u];
-    const UnitRule rule = unit_rule(graph_, units, u);
-    begin(u, unit.kind);
-    for (FactorKind kind : rule.kinds) add_factor(kind);
-    for (int i = 0; i < unit.input_count; ++i)
-      add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
-    for (int o = 0; o < unit.output_count; ++o)
-      add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
-    finish();
-    const Link& link = links.back();
-    if (unit.kind == UnitKind::fused) {
-      std::int32_t widest = 0;
-      for (int i = 0; i < link.operand_count; ++i)
-        if (operand(link, i).dim_count > widest) widest = operand(link, i).dim_count;
-      for (int i = 0; i < unit.input_count; ++i) {
-        LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
-        input.narrow = input.dim_count < widest;
-      }
-    }
-    if (graph_[unit.root].op == Op::rearrange) {
-      const Shape extents =
-          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
-      for (int f = 0; f < link.factor_count; ++f)
-        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
-    }
-  }
-};
-
-/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
-constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
-  if (!factor.compound) return axes;
-  AxisList fit;
-  std::int64_t left = factor.extent;
-  for (std::uint8_t axis : axes) {
-    const int size = mesh.axis_size(axis);
-    if (left % size != 0) break;
-    left /= size;
-    fit.push_back(axis);
-  }
-  return fit;
-}
-
-/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
-/// Calls f(factor, axes) for factors that get any.
-template <class F>
-constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
-                          const Mesh& mesh, F&& f) {
-  if (dim.count == 1) return f(dim.factors[0], splitting(links.factor(link, dim.factors[0]), axes, mesh));
-  std::size_t next = 0;
-  for (int i = 0; i < dim.count; ++i) {
-    AxisList own;
-    std::int64_t left = links.factor(link, dim.factors[i]).extent;
-    while (next < axes.size() && left > 1 && left % mesh.axis_size(axes[next]) == 0) {
-      left /= mesh.axis_size(axes[next]);
-      own.push_back(axes[next++]);
-    }
-    if (!own.empty()) f(dim.factors[i], own);
-    if (left > 1) return;
-  }
-}
-
-/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
-template <class AxesOf>
-constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
-                             AxesOf&& axes_of) {
-  if (dim.count == 1) return axes_of(dim.factors[0]);
-  AxisList joined;
-  for (int i = 0; i < dim.count; ++i) {
-    std::int64_t left = links.factor(link, dim.factors[i]).extent;
-    for (std::uint8_t axis : axes_of(dim.factors[i])) {
-      left /= mesh.axis_size(axis);
-      if (joined.size() == AxisList::capacity()) return joined;
-      joined.push_back(axis);
-    }
-    if (left > 1) break;
-  }
-  return joined;
-}
-
-constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
-  if (shorter.size() > longer.size()) return false;
-  for (std::size_t i = 0; i < shorter.size(); ++i)
-    if (shorter[i] != longer[i]) return false;
-  return true;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/propagate.hpp
-
-#ifndef TESSERA_PARTITION_PROPAGATE_HPP
-#define TESSERA_PARTITION_PROPAGATE_HPP
-
-namespace tessera {
-
-/// How the values of one graph lie, as far as it is known.
-struct ValueShardings {
-  Growable<Sharding> of;            ///< by node
-  Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
-  Growable<std::uint16_t> closed;   ///< by node: axes that propagation does not give it, one bit each
-  Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
-
-  constexpr ValueShardings() = default;
-  constexpr explicit ValueShardings(const GraphView& graph)
-      : fixed(static_cast<std::size_t>(graph.size), 0), closed(static_cast<std::size_t>(graph.size), 0),
-        argument(static_cast<std::size_t>(graph.size), 0) {
-    of.reserve(static_cast<std::size_t>(graph.size));
-    for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
-  }
-};
-
-/// How the values of one graph lie over the explicit axes of a mesh, where rules say it and propagation has no choice.
-struct ExplicitShardings {
-  unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
-  Growable<Sharding> of;         ///< by node: over these axes alone
-  Growable<std::uint8_t> given;  ///< by node
-
-  constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
-  /// Whether an axis may split a dim of a node.
-  constexpr bool allows(int node, int dim, int axis) const {
-    return !rules(node) || !(axes >> axis & 1u) ||
-           of[static_cast<std::size_t>(node)].dims[dim].contains(static_cast<std::uint8_t>(axis));
-  }
-  /// The axes of a dim with those that are explicit as the rules have them.
-  constexpr AxisList ruled(int node, int dim, const AxisList& found) const {
-    AxisList automatic, own;
-    for (std::uint8_t axis : found) (axes >> axis & 1u ? own : automatic).push_back(axis);
-    const AxisList& wanted = of[static_cast<std::size_t>(node)].dims[dim];
-    if (own == wanted) return found;
-    for (std::uint8_t axis : wanted)
-      if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
-    return automatic;
-  }
-  /// Whether a node that lies so does not lie as the rules say.
-  constexpr bool change(int node, const Sharding& found) const {
-    bool differs = false;
-    for (int d = 0; d < found.rank && rules(node); ++d)
-      differs = differs || !(ruled(node, d, found.dims[d]) == found.dims[d]);
-    return differs;
-  }
-};
-
-/// Mesh axes that dims of a unit's operands give to one factor.
-struct FactorClaim {
-  AxisList axes;
-  std::uint8_t priority = 0;
-  bool argument = false;
-  FactorKind kind = FactorKind::pass;
-  std::int8_t factor = -1;
-  std::int64_t bytes = 0;  ///< of all operands that agree
-
-  /// Which claim wins where two can't both hold.
-  constexpr bool before(const FactorClaim& other) const {
-    if (priority != other.priority) return priority < other.priority;
-    if (argument != other.argument) return argument;
-    if (bytes != other.bytes) return bytes > other.bytes;
-    if (kind != other.kind) return kind < other.kind;
-    if (axes.size() != other.axes.size()) return axes.size() > other.axes.size();
-    return factor < other.factor;
-  }
-};
-
-/// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
-/// where the value is only read by something other than an elementwise computation, nor where rows would have to cross
-/// borders: it is gathered there.
-class ClaimList {
- public:
-  Growable<FactorClaim> claims;
-
-  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
-
-  constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
-    claims.clear();
-    for (int i = 0; i < link.operand_count; ++i) {
-      const LinkOperand& operand = links_.operand(link, i);
-      const auto node = static_cast<std::size_t>(operand.node);
-      const Sharding& sharding = values.of[node];
-      if (operand.narrow && !narrow_inputs) continue;
-      for (int d = 0; d < operand.dim_count; ++d) {
-        const LinkDim& dim = links_.dims[static_cast<std::size_t>(operand.first_dim + d)];
-        const AxisList& axes = sharding.dims[static_cast<int>(dim.dim)];
-        const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
-        if (axes.empty() || priority > max_priority) continue;
-        if (priority > 0 && !operand.output && (operand.narrow || reads_whole(link.kind))) continue;
-        const bool argument = values.argument[node] != 0 && priority == 0;
-        split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
-          const FactorKind kind = links_.factor(link, factor).kind;
-          if (own.empty() || kind == FactorKind::replicate) return;
-          if (priority > 0 && kind == FactorKind::permutation) return;
-          add({own, priority, argument, kind, factor, operand.bytes});
-        });
-      }
-    }
-    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
-    sort();
-  }
-
-  /// Something other than an elementwise computation.
-  static constexpr bool reads_whole(UnitKind kind) {
-    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
-  }
-
- private:
-  const Links& links_;
-  const Mesh& mesh_;
-
-  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
-  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
-  constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
-    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
-      const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
-      if (links_.factor(link, dim.factors[0]).kind != FactorKind::replicate) continue;
-      const LinkOperand& operand = links_.operand(link, dim.operand);
-      const Sharding& sharding = values.of[static_cast<std::size_t>(operand.node)];
-      const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
-      if (priority > max_priority) continue;
-      FactorClaim moved{{}, priority, false, FactorKind::pass, -1, operand.bytes};
-      for (std::uint8_t axis : sharding.dims[static_cast<int>(dim.dim)]) {
-        bool used = moved.axes.contains(axis);
-        for (const FactorClaim& claim : claims) used = used || claim.axes.contains(axis);
-        if (used) continue;
-        std::int64_t size = mesh_.axis_size(axis);
-        for (std::uint8_t earlier : moved.axes) size *= mesh_.axis_size(earlier);
-        if (moved.factor < 0 || links_.factor(link, moved.factor).extent % size != 0) {
-          const std::int8_t next = free_factor(link, mesh_.axis_size(axis), moved.factor);
-          if (next < 0) continue;
-          if (moved.factor >= 0) add(moved);
-          moved.factor = next;
-          moved.axes.clear();
-        }
-        moved.axes.push_back(axis);
-      }
-      if (moved.factor >= 0) add(moved);
-    }
-  }
-  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
-  constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
-    for (int f = 0; f < link.factor_count; ++f) {
-      const LinkFactor& factor = links_.factor(link, f);
-      bool free = f != taken && factor.kind == FactorKind::pass && factor.extent % size == 0;
-      for (const FactorClaim& claim : claims) free = free && claim.factor != f;
-      if (free) return static_cast<std::int8_t>(f);
-    }
-    return -1;
-  }
-
-  constexpr void add(const FactorClaim& made) {
-    for (FactorClaim& claim : claims) {
-      if (claim.factor != made.factor || claim.priority != made.priority) continue;
-      if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;
-      if (made.axes.size() > claim.axes.size()) claim.axes = made.axes;
-      claim.argument = claim.argument || made.argument;
-      claim.bytes += made.bytes;
-      return;
-    }
-    claims.push_back(made);
-  }
-  constexpr void sort() {
-    for (std::size_t i = 1; i < claims.size(); ++i)
-      for (std::size_t k = i; k > 0 && claims[k].before(claims[k - 1]); --k) {
-        const FactorClaim moved = claims[k];
-        claims[k] = claims[k - 1];
-        claims[k - 1] = moved;
-      }
-  }
-};
-
-/// Spreads shardings along links, both ways, to a fixpoint: each value gets one sharding. Weaker claims never take an
-/// axis from stronger ones: dims to compute in go before dims to store in; within that, elementwise and layout units go
-/// before contractions, kept dims before summed ones, and whole operands before those that repeat.
-/// Source: the order follows Shardy's propagation strategy.
-class Propagation {
- public:
-  constexpr Propagation(const Links& links, const Mesh& mesh, const ExplicitShardings& rules, ValueShardings& values)
-      : links_(links), mesh_(mesh), rules_(rules), values_(values), claims_(links, mesh) {
-    find_readers();
-  }
-
-  /// Returns whether any sharding changed.
-  constexpr bool run() {
-    changed_ = false;
-    int level = 0;
-    while (level >= 0) {
-      mark_readers(level);
-      for (int stage = 0; stage < stages; ++stage) {
-        for (std::size_t l = 0; stage > 1 && l < dirty_.size(); ++l)
-          if (visited_[l] && enters(links_.links[l], stage)) dirty_[l] = 1;
-        settle(level, stage);
-      }
-      level = next_level(level);
-    }
-    return changed_;
-  }
-
- private:
-  // Whole pass-through, every pass-through, sums and halos too, operands that repeat too.
-  static constexpr int stages = 4;
-  const Links& links_;
-  const Mesh& mesh_;
-  const ExplicitShardings& rules_;
-  ValueShardings& values_;
-  ClaimList claims_;
-  Growable<std::int32_t> reader_begin_, readers_;
-  Growable<std::uint8_t> dirty_, visited_;
-  bool changed_ = false;
-
-  /// What passing on costs communication.
-  static constexpr bool is_late(FactorKind kind) {
-    return kind == FactorKind::reduction || kind == FactorKind::permutation;
-  }
-  static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
-
-  constexpr void find_readers() {
-    reader_begin_.assign(values_.of.size() + 1, 0);
-    for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
-    for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
-    readers_.assign(links_.operands.size(), 0);
-    Growable<std::int32_t> next = reader_begin_;
-    for (std::size_t l = 0; l < links_.links.size(); ++l)
-      for (int i = 0; i < links_.links[l].operand_count; ++i) {
-        std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];
-        readers_[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(l);
-      }
-  }
-
-  /// Whether a link can do more in this stage than in the one before.
-  constexpr bool enters(const Link& link, int stage) const {
-    if (stage == 2) {
-      for (int f = 0; f < link.factor_count; ++f)
-        if (is_late(links_.factor(link, f).kind)) return true;
-    } else if (stage == 3) {
-      for (int i = 0; i < link.operand_count; ++i)
-        if (links_.operand(link, i).narrow) return true;
-    }
-    return false;
-  }
-
-  /// Only links of values that lie in some way at this level have anything to pass on.
-  constexpr void mark_readers(int level) {
-    dirty_.assign(links_.links.size(), 0);
-    visited_.assign(links_.links.size(), 0);
-    for (std::size_t node = 0; node < values_.of.size(); ++node) {
-      if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
-      for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
-        dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
-    }
-  }
-  static constexpr bool lies_at(const Sharding& sharding, int level) {
-    for (int d = 0; d < sharding.rank; ++d)
-      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
-    return false;
-  }
-
-  constexpr int next_level(int level) const {
-    int next = -1;
-    for (const Sharding& sharding : values_.of)
-      for (int d = 0; d < sharding.rank; ++d)
-        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
-          next = sharding.priority[d];
-    return next;
-  }
-
-  constexpr void settle(int level, int stage) {
-    bool moved = true, forward = true;
-    const std::size_t count = dirty_.size();
-    while (moved) {
-      moved = false;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t l = forward ? i : count - 1 - i;
-        if (!dirty_[l] || (stage == 0 && !elementwise(links_.links[l].kind))) continue;
-        dirty_[l] = 0;
-        visited_[l] = 1;
-        if (visit(links_.links[l], level, stage)) moved = true;
-      }
-      forward = !forward;
-    }
-  }
-
-  constexpr bool visit(const Link& link, int level, int stage) {
-    claims_.collect(link, values_, level, stage == 3);
-    bool moved = false;
-    for (const FactorClaim& claim : claims_.claims) {
-      if (claim.priority > 0 && yields(claim)) continue;
-      if (is_late(claim.kind) && stage < 2) continue;
-      for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
-        const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
-        if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;
-      }
-    }
-    return moved;
-  }
-
-  /// A way to store gives an axis up where a computation uses it for something else.
-  constexpr bool yields(const FactorClaim& claim) const {
-    for (const FactorClaim& other : claims_.claims) {
-      if (other.priority >= claim.priority || other.factor == claim.factor) continue;
-      for (std::uint8_t axis : claim.axes)
-        if (other.axes.contains(axis)) return true;
-    }
-    return false;
-  }
-  static constexpr bool stands_behind(const LinkDim& dim, int factor) {
-    for (int i = 0; i < dim.count; ++i)
-      if (dim.factors[i] == factor) return true;
-    return false;
-  }
-
-  constexpr bool give(const Link& link, const LinkDim& dim, const FactorClaim& claim) {
-    const int node = links_.operand(link, dim.operand).node;
-    if (values_.fixed[static_cast<std::size_t>(node)]) return false;
-    Sharding& sharding = values_.of[static_cast<std::size_t>(node)];
-    const int d = dim.dim;
-    AxisList& own = sharding.dims[d];
-    const AxisList wanted = join_axes(links_, link, dim, mesh_, [&](int factor) {
-      if (factor == claim.factor) return splitting(links_.factor(link, factor), claim.axes, mesh_);
-      for (const FactorClaim& other : claims_.claims)
-        if (other.factor == factor && other.priority == claim.priority)
-          return splitting(links_.factor(link, factor), other.axes, mesh_);
-      return AxisList{};
-    });
-    if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
-    if (!own.empty() && sharding.priority[d] != claim.priority) return false;
-    bool moved = false;
-    const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
-    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
-         ++i) {
-      if (!rules_.allows(node, d, wanted[i])) break;
-      own.push_back(wanted[i]);
-      sharding.priority[d] = claim.priority;
-      moved = true;
-    }
-    if (!moved) return false;
-    changed_ = true;
-    const auto at = static_cast<std::size_t>(node);
-    for (std::int32_t r = reader_begin_[at]; r < reader_begin_[at + 1]; ++r)
-      dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
-    return true;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/solve.hpp
-
-#ifndef TESSERA_PARTITION_SOLVE_HPP
-#define TESSERA_PARTITION_SOLVE_HPP
-
-namespace tessera {
-
-/// The sharding of one slice of a stacked value.
-constexpr Sharding without_layers(const Sharding& stacked) {
-  Sharding slice = replicated(stacked.rank - 1);
-  for (int d = 0; d < slice.rank; ++d) {
-    slice.dims[d] = stacked.dims[d + 1];
-    slice.priority[d] = stacked.priority[d + 1];
-  }
-  return slice;
-}
-
-/// The sharding of a stack of slices: layers are never split among devices.
-constexpr Sharding with_layers(const Sharding& slice) {
-  Sharding stacked = replicated(slice.rank + 1);
-  for (int d = 0; d < slice.rank; ++d) {
-    stacked.dims[d + 1] = slice.dims[d];
-    stacked.priority[d + 1] = slice.priority[d];
-  }
-  return stacked;
-}
-
-/// A sharding that the caller wants a result in.
-struct OutputRequest {
-  bool given = false;
-  Sharding sharding{};
-};
-
-/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
-/// is passed between a repeat and its body until nothing changes.
-class ShardingSolver {
- public:
-  /// `explicit_shardings` by graph, where some axes are explicit.
-  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const PlannedMesh& mesh,
-                           const Growable<GraphShapes>& found,
-                           const Growable<ExplicitShardings>& explicit_shardings = {})
-      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh.refined), planned_(mesh) {
-    rules.resize(static_cast<std::size_t>(program.graph_count));
-    values.resize(static_cast<std::size_t>(program.graph_count));
-    seeds_.resize(static_cast<std::size_t>(program.graph_count));
-    for (int g = 0; g < program.graph_count; ++g) {
-      links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
-      argument_nodes_.push_back(find_arguments(program.graphs[g]));
-    }
-    tie_carried();
-  }
-
-  Growable<ValueShardings> values;    ///< by graph
-  Growable<Links> links;              ///< by graph
-  Growable<ExplicitShardings> rules;  ///< by graph
-
-  /// `arguments` by argument of the program; `requests` by output, or null.
-  constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
-    const GraphView graph = program_.main();
-    ValueShardings made = initial(0);
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::argument) {
-        made.of[size(id)] = arguments[graph[id].index()];
-        made.fixed[size(id)] = made.argument[size(id)] = 1;
-      }
-    if (requests)
-      for (int k = 0; k < graph.output_count; ++k) {
-        const int id = graph.outputs[k];
-        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0 || rules[0].rules(id)) continue;
-        made.of[size(id)] = requests[k].sharding.without_unreduced();
-        made.fixed[size(id)] = 1;
-      }
-    values[0] = made;
-    settle(0);
-  }
-
-  /// The node of an argument of a graph, -1 when it is not used.
-  constexpr int argument_node(int g, int index) const {
-    const auto& nodes = argument_nodes_[size(g)];
-    return size(index) < nodes.size() ? nodes[size(index)] : -1;
-  }
-
-  /// How a body takes and gives carried value k.
-  constexpr Sharding carried(int body, int k) const {
-    const int node = argument_node(body, k);
-    const ValueShardings& inner = values[size(body)];
-    return inner.of[size(node >= 0 ? node : program_.graphs[body].outputs[k])];
-  }
-
- private:
-  ProgramView program_;
-  const UnitsView* units_;
-  const Mesh& mesh_;
-  const PlannedMesh& planned_;
-  Growable<Growable<std::int32_t>> argument_nodes_;
-  Growable<ValueShardings> seeds_;
-  static constexpr int max_rounds = 8;
-
-  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
-
-  static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
-    Growable<std::int32_t> nodes;
-    for (int id = 0; id < graph.size; ++id) {
-      if (graph[id].op != Op::argument) continue;
-      while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
-      nodes[size(graph[id].index())] = id;
-    }
-    return nodes;
-  }
-
-  constexpr void tie_carried() {
-    for (int g = 0; g < program_.graph_count; ++g) {
-      const GraphView graph = program_.graphs[g];
-      for (int id = 0; id < graph.size; ++id) {
-        if (graph[id].op != Op::repeat) continue;
-        const int body = graph[id].index();
-        for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
-          const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
-          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
-            links[size(body)].tie(-1, from, to);
-        }
-      }
-    }
-  }
-
-  /// What a constraint says. Its errors name the user's line.
-  constexpr Sharding wanted(const Node& node) const {
-    const PartitionSpec& spec = program_.specs[node.index()];
-    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
-    try {
-      return refined(spec, node.rank);
-    } catch (const error& e) {
-      const std::string at = node.source.text();
-      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
-    }
-  }
-
-  constexpr Sharding refined(const PartitionSpec& spec, int rank) const {
-    return canonical(planned_.resolve(spec, rank), mesh_);
-  }
-
-  /// The axes that a constraint is about, 0: all.
-  constexpr std::uint16_t closed_axes(const Node& node) const {
-    unsigned axes = 0;
-    if (node.labels[2] > 0)
-      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
-    return static_cast<std::uint16_t>(axes);
-  }
-
-  /// Nothing known but the constraints.
-  constexpr ValueShardings initial(int g) const {
-    const GraphView graph = program_.graphs[g];
-    ValueShardings made(graph);
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::constraint) {
-        made.closed[size(id)] = closed_axes(graph[id]);
-        made.of[size(id)] = wanted(graph[id]);
-        made.fixed[size(id)] = made.closed[size(id)] == 0;
-        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
-      }
-    return made;
-  }
-
-  constexpr void settle(int g) {
-    Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
-    bool repeats = false;
-    for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
-    bool moved = true;
-    for (int round = 0; round < max_rounds && moved; ++round) {
-      propagation.run();
-      moved = false;
-      for (int u = 0; u < units_[g].count && repeats; ++u)
-        if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
-    }
-    if (keep_rules(g)) propagation.run();
-    settle_pairs(g);
-  }
-
-  /// Over explicit axes values lie as the rules say, whatever was found. Returns whether anything changed.
-  constexpr bool keep_rules(int g) {
-    const ExplicitShardings& own = rules[size(g)];
-    bool changed = false;
-    for (int id = 0; own.axes != 0 && id < program_.graphs[g].size; ++id) {
-      Sharding& found = values[size(g)].of[size(id)];
-      if (!own.rules(id) || values[size(g)].fixed[size(id)]) continue;
-      for (int d = 0; d < found.rank; ++d) {
-        const AxisList wanted = own.ruled(id, d, found.dims[d]);
-        changed = changed || !(wanted == found.dims[d]);
-        found.dims[d] = wanted;
-      }
-    }
-    return changed;
-  }
-
-  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
-  constexpr void settle_pairs(int g) {
-    const GraphView graph = program_.graphs[g];
-    Growable<Sharding>& of = values[size(g)].of;
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
-        of[size(id)] = of[size(graph.operand(id, 1))];
-  }
-
-  constexpr bool enter(int g, int u) {
-    const Repeat repeat = Repeat::of(program_.graphs[g][units_[g][u].root]);
-    const int body = program_.graphs[g][units_[g][u].root].index();
-    ValueShardings& outer = values[size(g)];
-    ValueShardings seeds = initial(body);
-    const int stacked_end = repeat.carried + repeat.stacked;
-    for (int i = 0; i < units_[g][u].input_count; ++i) {
-      const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
-      if (inside < 0) continue;
-      const bool stacked = i >= repeat.carried && i < stacked_end;
-      if (stacked && !outer.of[size(outside)].dims[0].empty())
-        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
-      seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
-      seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
-      seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
-    }
-    const GraphView inner = program_.graphs[body];
-    for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
-      const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
-      if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
-      if (rules[size(body)].rules(inside)) continue;
-      seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
-    }
-    ValueShardings& found = values[size(body)];
-    if (!(seeds.of == seeds_[size(body)].of)) {
-      seeds_[size(body)] = seeds;
-      found = seeds;
-      settle(body);
-    }
-
-    bool moved = false;
-    for (int i = 0; i < units_[g][u].input_count; ++i) {
-      const int inside = argument_node(body, i);
-      if (inside < 0) continue;
-      const Sharding& own = found.of[size(inside)];
-      const bool stacked = i >= repeat.carried && i < stacked_end;
-      moved = extend(g, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
-    }
-    for (int k = 0; k < units_[g][u].output_count; ++k) {
-      const int outside = units_[g].output(u, k).node;
-      if (outside < 0) continue;
-      const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
-      moved = extend(g, outside, own) || moved;
-    }
-    return moved;
-  }
-
-  /// Gives a value outside what was found within, where it only adds to what is known.
-  constexpr bool extend(int g, int node, const Sharding& found) {
-    ValueShardings& outer = values[size(g)];
-    Sharding& own = outer.of[size(node)];
-    if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
-    bool more = false;
-    for (int d = 0; d < own.rank; ++d) {
-      if (!is_prefix(own.dims[d], found.dims[d])) return false;
-      for (std::uint8_t axis : found.dims[d])
-        if (!rules[size(g)].allows(node, d, axis)) return false;
-      more = more || found.dims[d].size() > own.dims[d].size();
-    }
-    if (more) own = found;
-    return more;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/cut_search.hpp
-
-#ifndef TESSERA_PARTITION_CUT_SEARCH_HPP
-#define TESSERA_PARTITION_CUT_SEARCH_HPP
-
-namespace tessera {
-
-namespace detail {
-
-constexpr std::int64_t greatest_common_divisor(std::int64_t a, std::int64_t b) {
-  while (b != 0) {
-    const std::int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
-/// Looks for axes to cut: those that split a dim which a reshape splits or merges, and are larger than a part of it.
-/// Of 8 indices over x = 4 as 2 x 4, the 2 take one half of x, and the 4 the other.
-class CutSearch {
- public:
-  /// `shardings` are those that a mesh with more cuts has to have room for, on the mesh as it was given.
-  constexpr CutSearch(const ProgramView& program, const PlannedMesh& mesh, const Growable<Sharding>& shardings)
-      : program_(program), mesh_(mesh), shardings_(shardings), table_(sub_axes(mesh.given, mesh.cuts)),
-        cuts_(mesh.cuts) {}
-
-  constexpr bool found() const { return !(cuts_ == mesh_.cuts); }
-  /// The cuts of the mesh with those that were found.
-  constexpr const AxisCuts& cuts() const { return cuts_; }
-
-  constexpr void visit(const ShardingSolver& solver, const Growable<GraphShapes>& found) {
-    for (std::size_t g = 0; g < solver.links.size(); ++g)
-      if (solver.links[g].splits_dims) visit(solver.links[g], solver.values[g], found[g]);
-  }
-
-  /// Cuts where that lets the parts of a dim take all of its axes, major first. False where it does not.
-  template <class ExtentOf> constexpr bool cut_all(const AxisList& axes, int factors, ExtentOf&& extent_of) {
-    std::int64_t left = 1, size = 1;
-    std::size_t next = 0;
-    AxisCuts wanted = cuts_;
-    SubAxis part;
-    for (int f = 0; f < factors; ++f) {
-      for (left *= extent_of(f); left > 1;) {
-        if (size == 1 && next < axes.size()) {
-          part = table_[axes[next++]];
-          size = part.size;
-        }
-        if (size == 1) return try_cuts(wanted);
-        const std::int64_t common = greatest_common_divisor(left, size);
-        if (common == 1) return false;
-        if (common < size && !wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) return false;
-        part.before *= static_cast<std::int32_t>(common);
-        left /= common;
-        size /= common;
-      }
-    }
-    return next == axes.size() && size == 1 && try_cuts(wanted);
-  }
-
- private:
-  ProgramView program_;
-  const PlannedMesh& mesh_;
-  const Growable<Sharding>& shardings_;
-  SubAxisTable table_;
-  AxisCuts cuts_;
-
-  constexpr void visit(const Links& links, const ValueShardings& values, const GraphShapes& found) {
-    for (const Link& link : links.links)
-      for (int d = link.first_dim; d < link.first_dim + link.dim_count; ++d) {
-        const LinkDim& dim = links.dims[static_cast<std::size_t>(d)];
-        if (dim.count < 2) continue;
-        const auto node = static_cast<std::size_t>(links.operand(link, dim.operand).node);
-        const AxisList& axes = values.of[node].dims[static_cast<int>(dim.dim)];
-        std::int64_t shards = 1;
-        for (std::uint8_t axis : axes) shards *= mesh_.refined.axis_size(axis);
-        // Uneven shards are no parts of larger ones.
-        if (shards > 1 && found.shapes[node][static_cast<std::size_t>(dim.dim)] % shards == 0)
-          cut_first(links, link, dim, axes);
-      }
-  }
-  /// Cuts the first axis that is larger than what is left of the part it comes to.
-  constexpr void cut_first(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes) {
-    std::size_t next = 0;
-    for (int i = 0; i < dim.count; ++i) {
-      std::int64_t left = links.factor(link, dim.factors[i]).extent;
-      for (; next < axes.size() && left > 1; ++next) {
-        const SubAxis& part = table_[axes[next]];
-        const std::int64_t common = greatest_common_divisor(left, part.size);
-        if (common == part.size) {
-          left /= common;
-          continue;
-        }
-        AxisCuts wanted = cuts_;
-        if (common > 1 && wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) try_cuts(wanted);
-        return;
-      }
-      if (left > 1) return;
-    }
-  }
-
-  constexpr bool try_cuts(const AxisCuts& wanted) {
-    if (wanted == cuts_) return true;
-    if (!can_cut(mesh_.given, wanted) || !has_names(wanted)) return false;
-    for (const Sharding& sharding : shardings_)
-      if (!has_room(sharding, wanted)) return false;
-    for (int g = 0; g < program_.graph_count; ++g)
-      for (int id = 0; id < program_.graphs[g].size; ++id)
-        if (const Node& node = program_.graphs[g][id]; node.op == Op::constraint)
-          if (!has_room(resolve(program_.specs[node.index()], mesh_.given, node.rank), wanted)) return false;
-    cuts_ = wanted;
-    return true;
-  }
-  constexpr bool has_room(const Sharding& sharding, const AxisCuts& wanted) const {
-    Sharding made = sharding;
-    return SubAxisSharding(sharding, mesh_.given).write(made, mesh_.given, wanted);
-  }
-  /// Whether a Name has room for those of the parts.
-  constexpr bool has_names(const AxisCuts& wanted) const {
-    for (int i = 0; i < wanted.size(); ++i) {
-      const Axis& axis = mesh_.given.axes()[static_cast<std::size_t>(wanted.axis(i))];
-      const AxisPart own = axis_part(axis.name.view());
-      const std::int64_t most = std::int64_t{own.before} * axis.size;
-      std::size_t digits = 0;
-      for (std::int64_t n = most; n > 0; n /= 10) ++digits;
-      if (most > INT32_MAX || own.axis.size() + 3 + 2 * digits > Name::max_length) return false;
-    }
-    return true;
-  }
-};
-
-}  // namespace detail
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/explicit_axes.hpp
-
-#ifndef TESSERA_PARTITION_EXPLICIT_AXES_HPP
-#define TESSERA_PARTITION_EXPLICIT_AXES_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Finds how each result lies over the explicit axes from its operands alone, node by node.
-class ExplicitAxes {
- public:
-  Growable<ExplicitShardings> found;  ///< by graph
-
-  constexpr ExplicitAxes(const ProgramView& program, const PlannedMesh& mesh, const Growable<GraphShapes>& shapes,
-                         unsigned axes, CutSearch& search)
-      : program_(program), planned_(mesh), mesh_(mesh.refined), shapes_(shapes), axes_(axes), search_(search) {
-    found.resize(static_cast<std::size_t>(program.graph_count));
-  }
-
-  /// What gradients add is checked and ruled by nobody: it follows the values.
-  constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
-    const GraphView graph = program_.graphs[g];
-    Growable<Sharding> of;
-    Growable<std::uint8_t> given;
-    of.reserve(static_cast<std::size_t>(graph.size));
-    given.reserve(static_cast<std::size_t>(graph.size));
-    for (int id = 0; id < graph.size; ++id) {
-      const Node& node = graph[id];
-      Sharding made = replicated(node.rank);
-      if (node.op == Op::argument)
-        made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
-      else if (node.op == Op::constraint)
-        made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
-      else if (node.op == Op::alike)
-        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
-      else if (node.op == Op::repeat)
-        enter(graph, id, of, derived);
-      else if (node.op == Op::project)
-        made = projected(graph, id, of);
-      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
-        made = result(g, graph, id, of);
-      of.push_back(made);
-      given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
-    }
-    if (!derived) found[static_cast<std::size_t>(g)] = {axes_, of, given};
-    outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
-    for (int k = 0; k < graph.output_count; ++k)
-      outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
-  }
-
- private:
-  ProgramView program_;
-  const PlannedMesh& planned_;
-  const Mesh& mesh_;
-  const Growable<GraphShapes>& shapes_;
-  unsigned axes_;
-  CutSearch& search_;
-  Growable<Growable<Sharding>> outputs_;  // by body
-
-  constexpr Sharding explicit_part(const Sharding& sharding) const {
-    Sharding part = replicated(sharding.rank);
-    for (int d = 0; d < sharding.rank; ++d) {
-      if (sharding.priority[d] > 0) continue;  // gathered where it is used
-      for (std::uint8_t axis : sharding.dims[d])
-        if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
-    }
-    return part;
-  }
-
-  /// As a constraint says; over axes that it is not about, as its operand lies.
-  constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
-    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
-    if (node.labels[2] == 0) return made;
-    unsigned about = made.used_axes();
-    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-      for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
-    for (int d = 0; d < made.rank; ++d)
-      for (std::uint8_t axis : operand.dims[d])
-        if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
-    return made;
-  }
-
-  /// The constraint that is the only reader of a node and says how it is to lie, its out_sharding; -1 where there is
-  /// none, -2 where there are several.
-  static constexpr int out_sharding(const GraphView& graph, int id) {
-    int readers = 0, constraints = 0, found = -1;
-    for (int user = id + 1; user < graph.size; ++user)
-      for (int i = 0; i < graph[user].arity; ++i) {
-        if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
-        ++readers;
-        if (graph[user].op != Op::constraint) continue;
-        ++constraints;
-        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
-      }
-    for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
-    return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
-  }
-  /// Whether the rules say how a node lies. Values that are made from nothing lie as their readers want them.
-  static constexpr bool is_ruled(const GraphView& graph, int id) {
-    const Op op = graph[id].op;
-    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
-    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
-  }
-
-  [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
-                                                    const std::string& why, const Sharding& suggestion) const {
-    std::string operands;
-    for (int i = 0; i < graph[id].arity; ++i) {
-      const int x = graph.operand(id, i);
-      if (x < 0 || graph[x].rank == 0) continue;
-      const auto at = static_cast<std::size_t>(x);
-      operands +=
-          concat_text(operands.empty() ? "" : " x ",
-                      shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
-    }
-    const std::string at = graph[id].source.text();
-    fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
-         spec_of(suggestion, mesh_).text(), ")");
-  }
-
-  constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
-    const Node& node = graph[id];
-    const OpRow& row = row_of(node);
-    Sharding made = replicated(node.rank);
-    if (row.sharding == nullptr) return made;
-    FactorRule rule;
-    rule.operands.reserve(node.arity);
-    row.sharding(graph, id, rule);
-    const int out = out_sharding(graph, id);
-    const bool strict = !node.derived && out == -1;
-    const Shape extents = node.op == Op::rearrange
-                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
-                              : Shape{};
-    Growable<AxisList> axes(rule.kinds.size());
-    int problem = -1;
-    const char* why = "";
-    const auto object = [&](const char* text) {
-      if (problem < 0) why = text;
-      problem = id;
-    };
-    for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
-      const int x = graph.operand(id, i);
-      if (x < 0 || has_operand(row.shape_only, i)) continue;
-      const Sharding& own = of[static_cast<std::size_t>(x)];
-      for (int d = 0; d < own.rank; ++d) {
-        if (own.dims[d].empty()) continue;
-        const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
-        if (factors.empty()) continue;
-        const auto f = static_cast<std::size_t>(factors[0]);
-        if (factors.size() > 1) {
-          if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
-            object("a dim that is split or merged does not keep its axes");
-          continue;
-        }
-        if (rule.kinds[f] == FactorKind::replicate) {
-          object("a dim that the operation takes whole is split");
-          continue;
-        }
-        // One operand of a product is gathered where the other has all of a summed dim.
-        const bool met = !axes[f].empty();
-        if (!met)
-          axes[f] = own.dims[d];
-        else if (!(axes[f] == own.dims[d]))
-          object("dims that meet are split in two ways");
-        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
-            (met || row.kind != OpKind::contraction))
-          object("a summed dim is split, so the result would be partial or reduced");
-      }
-    }
-    unsigned used = 0;
-    for (int d = 0; d < node.rank; ++d) {
-      const auto& factors = rule.result.dims[d];
-      if (factors.empty()) continue;
-      bool whole = true;  // the major ones before are split as far as they go
-      for (std::size_t k = 0; k < factors.size(); ++k) {
-        const auto f = static_cast<std::size_t>(factors[k]);
-        const AxisList& own = axes[f];
-        if (!whole && !own.empty()) {
-          object("a dim that is split is not the major one of those merged");
-          continue;
-        }
-        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
-        for (std::uint8_t axis : own) {
-          if (used >> axis & 1u) {
-            object("two dims of the result would be split by one axis");
-            continue;
-          }
-          used |= 1u << axis;
-          made.dims[d].push_back(axis);
-        }
-      }
-    }
-    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
-    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
-    return made;
-  }
-  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
-  /// on each device, and then the next does. False where they don't divide a part.
-  template <class Factors>
-  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
-                               Growable<AxisList>& axes) const {
-    std::size_t next = 0;
-    for (const std::int8_t factor : factors) {
-      const auto f = static_cast<std::size_t>(factor);
-      AxisList own;
-      std::int64_t left = extents[f];
-      for (; next < list.size() && left > 1; ++next) {
-        if (left % mesh_.axis_size(list[next]) != 0) return false;
-        left /= mesh_.axis_size(list[next]);
-        own.push_back(list[next]);
-      }
-      axes[f] = own;
-    }
-    return next == list.size();
-  }
-  /// Whether they do on a mesh with more cuts, which all is checked on anew.
-  template <class Factors>
-  constexpr bool cut(const AxisList& list, const Factors& factors, const Shape& extents) const {
-    return search_.cut_all(list, static_cast<int>(factors.size()), [&](int k) {
-      return extents[static_cast<std::size_t>(factors[static_cast<std::size_t>(k)])];
-    });
-  }
-  constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
-  constexpr std::int64_t devices_of(const AxisList& list) const {
-    std::int64_t n = 1;
-    for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
-    return n;
-  }
-
-  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of, bool derived) {
-    const Repeat repeat = Repeat::of(graph[id]);
-    Growable<Sharding> inside;
-    for (int i = 0; i < graph[id].arity; ++i) {
-      const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
-      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
-    }
-    if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
-      outputs_[static_cast<std::size_t>(graph[id].index())].clear();
-    check(graph[id].index(), inside, derived || graph[id].derived);
-  }
-  constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
-    const Node& repeat = graph.operand_node(id, 0);
-    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
-    if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
-    return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
-  }
-};
-
-}  // namespace detail
-
-/// How the values of a program lie over the mesh axes whose user says it: over these a result takes the axes of its
-/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
-/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph; where `search`
-/// finds axes to cut, these are not yet the rules. Errors:
-/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
-/// axes ("sharding in types") in JAX.
-constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const PlannedMesh& mesh,
-                                                         const Growable<GraphShapes>& shapes,
-                                                         const Growable<Sharding>& arguments, unsigned axes,
-                                                         detail::CutSearch& search) {
-  detail::ExplicitAxes rules(program, mesh, shapes, axes, search);
-  rules.check(0, arguments);
-  return rules.found;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/plan_diff.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_DIFF_HPP
-#define TESSERA_PARTITION_PLAN_DIFF_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLAN_DIFF_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_DIFF_HPP
 
 namespace tessera {
 
@@ -15119,10 +13585,10 @@ inline std::string diff(const Plan& before, const Plan& after) { return detail::
 
 #endif
 
-// ---- tessera/graph/fused.hpp
+// ---- tessera/graph/fuse/fused.hpp
 
-#ifndef TESSERA_GRAPH_FUSED_HPP
-#define TESSERA_GRAPH_FUSED_HPP
+#ifndef TESSERA_GRAPH_FUSE_FUSED_HPP
+#define TESSERA_GRAPH_FUSE_FUSED_HPP
 
 namespace tessera {
 
@@ -15232,10 +13698,10 @@ using FusedKernel = void (*)(const FusedCall&);
 
 #endif
 
-// ---- tessera/graph/dim_classes.hpp
+// ---- tessera/graph/fuse/dim_classes.hpp
 
-#ifndef TESSERA_GRAPH_DIM_CLASSES_HPP
-#define TESSERA_GRAPH_DIM_CLASSES_HPP
+#ifndef TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
+#define TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
 
 namespace tessera {
 
@@ -15334,10 +13800,10 @@ class DimClasses {
 
 #endif
 
-// ---- tessera/graph/space.hpp
+// ---- tessera/graph/fuse/space.hpp
 
-#ifndef TESSERA_GRAPH_SPACE_HPP
-#define TESSERA_GRAPH_SPACE_HPP
+#ifndef TESSERA_GRAPH_FUSE_SPACE_HPP
+#define TESSERA_GRAPH_FUSE_SPACE_HPP
 
 namespace tessera::detail {
 
@@ -15370,14 +13836,14 @@ struct Space {
 
 #endif
 
-// ---- tessera/graph/grouper.hpp
+// ---- tessera/graph/fuse/grouper.hpp
 
-#ifndef TESSERA_GRAPH_GROUPER_HPP
-#define TESSERA_GRAPH_GROUPER_HPP
+#ifndef TESSERA_GRAPH_FUSE_GROUPER_HPP
+#define TESSERA_GRAPH_FUSE_GROUPER_HPP
 
 namespace tessera {
 
-/// How a node of a fused group lies in the group's iteration space.
+/// Along which dims of the group's iteration space a node of a fused group extends.
 enum class SpaceForm : std::uint8_t {
   element,   ///< the whole space
   row,       ///< all but the last dim, which stays with extent 1
@@ -16034,10 +14500,10 @@ class Grouper {
 
 #endif
 
-// ---- tessera/graph/group.hpp
+// ---- tessera/graph/fuse/group.hpp
 
-#ifndef TESSERA_GRAPH_GROUP_HPP
-#define TESSERA_GRAPH_GROUP_HPP
+#ifndef TESSERA_GRAPH_FUSE_GROUP_HPP
+#define TESSERA_GRAPH_FUSE_GROUP_HPP
 
 namespace tessera {
 
@@ -16071,7 +14537,7 @@ constexpr UnitOperand aligned_operand(const GraphView& graph, int id, int space_
   return operand;
 }
 
-/// Whether one operand of a fused unit lies as another.
+/// Whether two operands of a fused unit have the same dims along the dims of the iteration space.
 constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   if (x.node != y.node) return false;
   for (int d = 0; d < max_rank; ++d)
@@ -16079,7 +14545,7 @@ constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   return true;
 }
 
-/// Writes the units of the groups: what each reads and makes, and how that lies in its iteration space.
+/// Writes the units of the groups: what each unit reads and makes, and along which dims of its iteration space.
 class UnitWriter {
  public:
   constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
@@ -16157,7 +14623,7 @@ class UnitWriter {
       if (!known) add_operand(made);
     }
   }
-  /// How the operand of a reduction lies in the space.
+  /// Along which dims of the iteration space the operand of a reduction extends.
   constexpr SpaceForm form_in_row(const GroupMembers& group, int operand) const {
     return graph_.nodes[operand].rank == group.rank ? SpaceForm::element : SpaceForm::squeezed;
   }
@@ -16278,10 +14744,10 @@ constexpr Units group_units(const GraphView& graph) { return write_units(graph, 
 
 #endif
 
-// ---- tessera/graph/lower_fused.hpp
+// ---- tessera/graph/fuse/lower_fused.hpp
 
-#ifndef TESSERA_GRAPH_LOWER_FUSED_HPP
-#define TESSERA_GRAPH_LOWER_FUSED_HPP
+#ifndef TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
+#define TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
 
 namespace tessera {
 
@@ -16335,7 +14801,7 @@ class FusedWriter {
     fused_.instrs[count_] = instr;
     return count_++;
   }
-  /// How a member lies in the space.
+  /// Along which dims of the iteration space a member extends.
   constexpr SpaceForm form(int id) const {
     const Node& node = graph_[id];
     const Node& space = graph_[unit_.space];
@@ -16577,10 +15043,10 @@ template <UnitsSize Size> struct FrozenUnits {
 
 #endif
 
-// ---- tessera/graph/traced_units.hpp
+// ---- tessera/graph/fuse/traced_units.hpp
 
-#ifndef TESSERA_GRAPH_TRACED_UNITS_HPP
-#define TESSERA_GRAPH_TRACED_UNITS_HPP
+#ifndef TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
+#define TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
 
 namespace tessera {
 
@@ -16656,124 +15122,1349 @@ template <class Traced> struct TracedUnits {
 
 #endif
 
-// ---- tessera/partition/assign.hpp
+// ---- tessera/partition/plan/planned_mesh.hpp
 
-#ifndef TESSERA_PARTITION_ASSIGN_HPP
-#define TESSERA_PARTITION_ASSIGN_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLANNED_MESH_HPP
+#define TESSERA_PARTITION_PLAN_PLANNED_MESH_HPP
 
 namespace tessera {
 
-/// How one unit computes: the mesh axes of each of its factors, no axis twice.
-using FactorAxes = Growable<AxisList>;
+/// The mesh that a program is planned on: that of its tensors, with axes cut where a sharding or a reshape takes them
+/// in parts. Behind it planning and running know axes alone.
+struct PlannedMesh {
+  Mesh given;      ///< as tensors have it, and specs name its axes
+  AxisCuts cuts;   ///< of its axes
+  Mesh refined{};  ///< with an axis for each sub-axis: what indices of axes are about
 
-/// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
-/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded, and so is the factor
-/// `whole`, if there is one.
-constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
-                                    const ValueShardings& values, int whole = -1) {
-  FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
-  ClaimList claims(links, mesh);
-  claims.collect(link, values, 255, true);
-  unsigned used = 0;
-  for (const FactorClaim& claim : claims.claims) {
-    if (claim.factor == whole) continue;
-    AxisList& own = chosen[static_cast<std::size_t>(claim.factor)];
-    const AxisList wanted = splitting(links.factor(link, claim.factor), claim.axes, mesh);
-    if (!is_prefix(own, wanted)) continue;
-    for (std::size_t i = own.size(); i < wanted.size() && !(used >> wanted[i] & 1u); ++i) {
-      own.push_back(wanted[i]);
-      used |= 1u << wanted[i];
-    }
+  constexpr PlannedMesh(const Mesh& mesh, const AxisCuts& made = {})
+      : given(mesh), cuts(made), refined(refined_mesh(mesh, made)) {}
+
+  /// A sharding of the given mesh, canonical, as one of the refined mesh.
+  constexpr Sharding refine(const Sharding& sharding) const {
+    return refined_sharding(canonical(sharding, given), given, cuts);
   }
-  // What is taken from a factor for the sake of one dim may leave it less than full in another.
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
-      const LinkDim& dim = links.dims[static_cast<std::size_t>(s)];
-      bool full = true;
-      for (int i = 0; i < dim.count && dim.count > 1; ++i) {
-        AxisList& own = chosen[static_cast<std::size_t>(dim.factors[i])];
-        if (!full && !own.empty()) {
-          own.clear();
-          changed = true;
-        }
-        std::int64_t left = links.factor(link, dim.factors[i]).extent;
-        for (std::uint8_t axis : own) left /= mesh.axis_size(axis);
-        full = full && left <= 1;
-      }
-    }
+  /// What a spec says, as a sharding of the refined mesh.
+  constexpr Sharding resolve(const PartitionSpec& spec, int rank) const {
+    const Sharding written = tessera::resolve(spec, given, rank);
+    return refined_sharding(written, given, cuts);
   }
-  return chosen;
-}
+};
 
-/// How operand `i` of a link lies when the factors have these axes. Of a result, axes of factors that it was summed
-/// over are left to `unreduced_axes`.
-constexpr Sharding sharding_of(const Links& links, const Link& link, int i, const FactorAxes& factors, int rank,
-                               const Mesh& mesh) {
-  Sharding sharding = replicated(rank);
-  const LinkOperand& operand = links.operand(link, i);
-  for (int d = 0; d < operand.dim_count; ++d) {
-    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
-    sharding.dims[static_cast<int>(dim.dim)] =
-        join_axes(links, link, dim, mesh, [&](int factor) { return factors[static_cast<std::size_t>(factor)]; });
-  }
-  return sharding;
-}
-
-/// Factors behind the dims of operand `i`, one bit each.
-constexpr std::uint32_t factors_of(const Links& links, const Link& link, int i) {
-  std::uint32_t present = 0;
-  const LinkOperand& operand = links.operand(link, i);
-  for (int d = 0; d < operand.dim_count; ++d) {
-    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
-    for (int k = 0; k < dim.count; ++k) present |= 1u << dim.factors[k];
-  }
-  return present;
-}
-
-/// Axes of factors that operand `i` lacks.
-constexpr std::uint16_t lacking_axes(const Links& links, const Link& link, int i, const FactorAxes& factors) {
-  const std::uint32_t present = factors_of(links, link, i);
-  std::uint16_t axes = 0;
-  for (std::size_t f = 0; f < factors.size(); ++f)
-    if (!(present >> f & 1u))
-      for (std::uint8_t axis : factors[f]) axes = static_cast<std::uint16_t>(axes | 1u << axis);
-  return axes;
-}
-
-/// Which parts of result `i` there are: none of a device whose share of a factor that the result lacks is empty.
-constexpr PartList lacking_parts(const Links& links, const Link& link, int i, const FactorAxes& factors,
-                                 const Mesh& mesh) {
-  const std::uint32_t present = factors_of(links, link, i);
-  PartList parts;
-  for (std::size_t f = 0; f < factors.size(); ++f) {
-    const LinkFactor& factor = links.factor(link, static_cast<int>(f));
-    if ((present >> f & 1u) || factors[f].empty() || factor.compound) continue;
-    std::int64_t count = 1;
-    for (std::uint8_t axis : factors[f]) count *= mesh.axis_size(axis);
-    const std::int64_t chunk = factor.extent / count + (factor.extent % count != 0);
-    const std::int64_t used = chunk == 0 ? 1 : factor.extent / chunk + (factor.extent % chunk != 0);
-    if (used < count && parts.entries.size() < parts.entries.capacity())
-      parts.entries.push_back({factors[f], static_cast<std::int32_t>(used)});
-  }
-  return parts;
-}
-
-constexpr std::uint16_t axes_of(const FactorAxes& factors) {
-  std::uint16_t mask = 0;
-  for (const AxisList& list : factors)
-    for (std::uint8_t axis : list) mask = static_cast<std::uint16_t>(mask | 1u << axis);
-  return mask;
+/// A sharding of a refined mesh as one of the mesh that was cut.
+constexpr Sharding given_sharding(const Sharding& refined, const Mesh& given, const AxisCuts& cuts) {
+  if (cuts.empty()) return refined;
+  Sharding made = refined;
+  made.cuts = cuts;
+  return canonical(made, given);
 }
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/partition/reshard_path.hpp
+// ---- tessera/partition/propagation/shapes.hpp
 
-#ifndef TESSERA_PARTITION_RESHARD_PATH_HPP
-#define TESSERA_PARTITION_RESHARD_PATH_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_SHAPES_HPP
+#define TESSERA_PARTITION_PROPAGATION_SHAPES_HPP
+
+namespace tessera {
+
+/// What is known of the nodes of one graph once the arguments' shapes are.
+struct GraphShapes {
+  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
+  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;       ///< of a body: how often it runs
+};
+
+namespace detail {
+
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+/// The index of an axis that a shard_map names.
+constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
+  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
+  return mesh.axis_index(axis.view());
+}
+/// The axes of the refined mesh that it is made of, one bit each.
+constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
+  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  return axes_mask(mesh.given, mesh.cuts, axis.view());
+}
+
+/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
+/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
+constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
+                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
+  const Node& node = graph[id];
+  if (node.op == Op::axis_size)
+    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
+  if (node.op == Op::constant) return number_of(node);
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
+  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const HostNumber first = numbers[graph.operand(id, 0)];
+  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
+  const double a = first.real(), b = second.real();
+  double result = 0;
+  const OpRow& row = row_of(node);
+  if (node.op == Op::broadcast) {
+    return first;
+  } else if (node.op == Op::select) {
+    return a != 0 ? second : numbers[graph.operand(id, 2)];
+  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
+    std::int64_t exact = 0;
+    const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
+    if (found == IntegerResult::known) return exact;
+    if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
+    return found == IntegerResult::too_large ? exact : 0;
+  }
+  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
+  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
+  // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
+  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
+  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
+  if (node.dtype == DType::bool_) return result != 0;
+  if (!is_floating(node.dtype)) return HostNumber(result).integer();
+  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
+  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
+  return node.op == Op::cast ? first : HostNumber(result);
+}
+
+[[noreturn]] inline void fail_program(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+}
+[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+  const std::string at = node.source.text();
+  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
+       at.empty() ? "" : " at ", at);
+}
+
+[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
+  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+}
+/// What a layer returns is what the next one is given.
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
+                                                                             const Shape& given,
+                                                                             const Shape& returned) {
+  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
+  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
+       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+}
+
+class ShapeInference {
+ public:
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
+                           Growable<GraphShapes>& found)
+      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
+
+  constexpr void infer(int g, const Shape* arguments) {
+    const GraphView graph = program_.graphs[g];
+    const Growable<std::uint8_t> host = host_scalars(graph);
+    Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
+    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      const auto at = static_cast<std::size_t>(id);
+      if (host[at]) {
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
+      } else if (node.op == Op::repeat) {
+        infer_body(graph, id, shapes, numbers);
+      } else if (node.op == Op::project) {
+        shapes[at] = projected(graph, id);
+        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
+      } else {
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        shapes[at] = row_of(node).shape(context);
+        count(context, shapes[at]);
+        if (node.op == Op::argument && shapes[at].size() != node.rank)
+          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
+               ", and the program takes ", int{node.rank});
+      }
+    }
+    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
+    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
+  }
+
+ private:
+  ProgramView program_;
+  const Mesh& mesh_;
+  const HostNumber* numbers_;
+  Growable<GraphShapes>& found_;
+  std::int64_t elements_ = 0;  ///< of all values
+
+  /// Before anything is computed from a shape.
+  constexpr void count(const ShapeContext& c, const Shape& shape) {
+    const std::int64_t own = elements_of(shape);
+    if (own < 0) fail_large(c, shape);
+    elements_ += own;
+    if (elements_ > max_program_elements) fail_program(c);
+  }
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
+                            const Growable<HostNumber>& numbers) {
+    const Node& node = graph[id];
+    const Repeat repeat = Repeat::of(node);
+    std::int64_t layers =
+        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
+    if (repeat.counted && layers < 1) fail_layer_count(layers);
+    Growable<Shape> arguments;
+    for (int i = 0; i < node.arity; ++i) {
+      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
+      if (repeat.is_stacked(i)) {
+        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        layers = shape[0];
+        shape.erase(0);
+      }
+      arguments.push_back(shape);
+    }
+    infer(node.index(), arguments.data());
+    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
+    inner.layers = layers;
+    const GraphView& body = program_.graphs[node.index()];
+    for (int k = 0; k < repeat.carried; ++k) {
+      const int result = body.outputs[k];
+      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
+      if (!(returned == arguments[static_cast<std::size_t>(k)]))
+        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
+                                                            returned);
+    }
+  }
+
+  constexpr Shape projected(const GraphView& graph, int id) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int output = output_of(graph[id]), body = repeat.index();
+    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
+    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
+    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
+    return shape;
+  }
+};
+
+}  // namespace detail
+
+/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
+/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
+/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
+/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
+/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const HostNumber* numbers, const Mesh& mesh = {}) {
+  Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
+  detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
+  return found;
+}
+
+/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
+/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
+inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
+                             const HostNumber* arguments, Growable<HostNumber>& values) {
+  for (int id = 0; id < graph.size; ++id)
+    if (host[static_cast<std::size_t>(id)])
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
+                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/links.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_LINKS_HPP
+#define TESSERA_PARTITION_PROPAGATION_LINKS_HPP
+
+namespace tessera {
+
+/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
+/// can split it.
+struct LinkFactor {
+  FactorKind kind = FactorKind::pass;
+  bool compound = false;
+  std::int64_t extent = 1;
+};
+
+/// A dim of an operand and the factors that it consists of, major first.
+struct LinkDim {
+  std::int32_t operand = 0;
+  std::int8_t dim = 0, count = 0;
+  std::int8_t factors[4]{};
+};
+
+struct LinkOperand {
+  std::int32_t node = -1;
+  std::int64_t bytes = 0;
+  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
+  bool output = false;
+  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
+};
+
+/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
+/// before outputs, in the order of the unit's.
+struct Link {
+  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
+  UnitKind kind = UnitKind::fused;
+  std::int32_t first_factor = 0, factor_count = 0;
+  std::int32_t first_operand = 0, operand_count = 0;
+  std::int32_t first_dim = 0, dim_count = 0;
+};
+
+/// The links of one graph.
+class Links {
+ public:
+  Growable<Link> links;
+  Growable<LinkFactor> factors;
+  Growable<LinkOperand> operands;
+  Growable<LinkDim> dims;
+  Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
+  bool splits_dims = false;        ///< whether a dim consists of several factors
+
+  constexpr Links() = default;
+  constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
+      : graph_(graph), found_(&found) {
+    const auto count = static_cast<std::size_t>(units.count);
+    links.reserve(count);
+    factors.reserve(4 * count);
+    operands.reserve(4 * count);
+    dims.reserve(8 * count);
+    of_unit.reserve(count);
+    for (int u = 0; u < units.count; ++u) {
+      if (units[u].kind == UnitKind::repeat) {
+        of_unit.push_back(-1);
+        const int carried = Repeat::of(graph[units[u].root]).carried;
+        for (int k = 0; k < carried && k < units[u].output_count; ++k)
+          if (units.output(u, k).node >= 0) tie(u, units.input(u, k).node, units.output(u, k).node);
+      } else {
+        of_unit.push_back(static_cast<std::int32_t>(links.size()));
+        add_unit(units, u);
+        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
+      }
+    }
+  }
+
+  /// Two values of one shape with one sharding.
+  constexpr void tie(int unit, int from, int to) {
+    begin(unit, UnitKind::repeat);
+    const Node& node = graph_[to];
+    DimFactors own;
+    for (int d = 0; d < node.rank; ++d)
+      if (!node.is_unit(d) && !graph_[from].is_unit(d))
+        own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(to, own, true);
+    finish();
+  }
+
+  /// A value with the sharding of another value; of a pair, both with both.
+  constexpr void tie_alike(int id) {
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    begin(-1, UnitKind::repeat);
+    DimFactors own;
+    for (int d = 0; d < graph_[id].rank; ++d)
+      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(other, own, false);
+    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    add_operand(id, own, true);
+    finish();
+  }
+
+  constexpr const LinkOperand& operand(const Link& link, int i) const {
+    return operands[static_cast<std::size_t>(link.first_operand + i)];
+  }
+  constexpr const LinkFactor& factor(const Link& link, int f) const {
+    return factors[static_cast<std::size_t>(link.first_factor + f)];
+  }
+
+ private:
+  GraphView graph_;
+  const GraphShapes* found_ = nullptr;
+
+  constexpr void begin(int unit, UnitKind kind) {
+    Link link;
+    link.unit = unit;
+    link.kind = kind;
+    link.first_factor = static_cast<std::int32_t>(factors.size());
+    link.first_operand = static_cast<std::int32_t>(operands.size());
+    link.first_dim = static_cast<std::int32_t>(dims.size());
+    links.push_back(link);
+  }
+  constexpr int add_factor(FactorKind kind) {
+    factors.push_back({kind, false, 1});
+    return static_cast<int>(factors.size()) - 1 - links.back().first_factor;
+  }
+
+  constexpr void add_operand(int node, const DimFactors& rule, bool output) {
+    const Link& link = links.back();
+    const Shape& shape = found_->shapes[static_cast<std::size_t>(node)];
+    LinkOperand operand;
+    operand.node = node;
+    operand.output = output;
+    operand.bytes = volume(shape) * static_cast<std::int64_t>(size_of(graph_[node].dtype));
+    operand.first_dim = static_cast<std::int32_t>(dims.size());
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      const auto& list = rule.dims[d];
+      if (list.empty()) continue;
+      LinkDim made;
+      made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+      made.dim = static_cast<std::int8_t>(d);
+      for (std::int8_t f : list) {
+        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
+        made.factors[made.count++] = f;
+        if (list.size() > 1)
+          splits_dims = factor.compound = true;
+        else if (shape[static_cast<std::size_t>(d)] > factor.extent)
+          factor.extent = shape[static_cast<std::size_t>(d)];
+      }
+      dims.push_back(made);
+    }
+    operand.dim_count = static_cast<std::int32_t>(dims.size()) - operand.first_dim;
+    operands.push_back(operand);
+  }
+
+  constexpr void finish() {
+    Link& link = links.back();
+    link.factor_count = static_cast<std::int32_t>(factors.size()) - link.first_factor;
+    link.operand_count = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+    link.dim_count = static_cast<std::int32_t>(dims.size()) - link.first_dim;
+  }
+
+  constexpr void add_unit(const UnitsView& units, int u) {
+    const Unit& unit = units[u];
+    const UnitRule rule = unit_rule(graph_, units, u);
+    begin(u, unit.kind);
+    for (FactorKind kind : rule.kinds) add_factor(kind);
+    for (int i = 0; i < unit.input_count; ++i)
+      add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
+    for (int o = 0; o < unit.output_count; ++o)
+      add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
+    finish();
+    const Link& link = links.back();
+    if (unit.kind == UnitKind::fused) {
+      std::int32_t widest = 0;
+      for (int i = 0; i < link.operand_count; ++i)
+        if (operand(link, i).dim_count > widest) widest = operand(link, i).dim_count;
+      for (int i = 0; i < unit.input_count; ++i) {
+        LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
+        input.narrow = input.dim_count < widest;
+      }
+    }
+    if (graph_[unit.root].op == Op::rearrange) {
+      const Shape extents =
+          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+      for (int f = 0; f < link.factor_count; ++f)
+        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
+    }
+  }
+};
+
+/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
+constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
+  if (!factor.compound) return axes;
+  AxisList fit;
+  std::int64_t left = factor.extent;
+  for (std::uint8_t axis : axes) {
+    const int size = mesh.axis_size(axis);
+    if (left % size != 0) break;
+    left /= size;
+    fit.push_back(axis);
+  }
+  return fit;
+}
+
+/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
+/// Calls f(factor, axes) for factors that get any.
+template <class F>
+constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
+                          const Mesh& mesh, F&& f) {
+  if (dim.count == 1) return f(dim.factors[0], splitting(links.factor(link, dim.factors[0]), axes, mesh));
+  std::size_t next = 0;
+  for (int i = 0; i < dim.count; ++i) {
+    AxisList own;
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    while (next < axes.size() && left > 1 && left % mesh.axis_size(axes[next]) == 0) {
+      left /= mesh.axis_size(axes[next]);
+      own.push_back(axes[next++]);
+    }
+    if (!own.empty()) f(dim.factors[i], own);
+    if (left > 1) return;
+  }
+}
+
+/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
+template <class AxesOf>
+constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
+                             AxesOf&& axes_of) {
+  if (dim.count == 1) return axes_of(dim.factors[0]);
+  AxisList joined;
+  for (int i = 0; i < dim.count; ++i) {
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    for (std::uint8_t axis : axes_of(dim.factors[i])) {
+      left /= mesh.axis_size(axis);
+      if (joined.size() == AxisList::capacity()) return joined;
+      joined.push_back(axis);
+    }
+    if (left > 1) break;
+  }
+  return joined;
+}
+
+constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
+  if (shorter.size() > longer.size()) return false;
+  for (std::size_t i = 0; i < shorter.size(); ++i)
+    if (shorter[i] != longer[i]) return false;
+  return true;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/propagate.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_PROPAGATE_HPP
+#define TESSERA_PARTITION_PROPAGATION_PROPAGATE_HPP
+
+namespace tessera {
+
+/// The shardings of the values of one graph, as far as they are known.
+struct ValueShardings {
+  Growable<Sharding> of;            ///< by node
+  Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
+  Growable<std::uint16_t> closed;   ///< by node: axes that propagation does not give it, one bit each
+  Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
+
+  constexpr ValueShardings() = default;
+  constexpr explicit ValueShardings(const GraphView& graph)
+      : fixed(static_cast<std::size_t>(graph.size), 0), closed(static_cast<std::size_t>(graph.size), 0),
+        argument(static_cast<std::size_t>(graph.size), 0) {
+    of.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
+  }
+};
+
+/// The shardings of the values of one graph over the explicit axes of a mesh, where rules say them and propagation has
+/// no choice.
+struct ExplicitShardings {
+  unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
+  Growable<Sharding> of;         ///< by node: over these axes alone
+  Growable<std::uint8_t> given;  ///< by node
+
+  constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
+  /// Whether an axis may split a dim of a node.
+  constexpr bool allows(int node, int dim, int axis) const {
+    return !rules(node) || !(axes >> axis & 1u) ||
+           of[static_cast<std::size_t>(node)].dims[dim].contains(static_cast<std::uint8_t>(axis));
+  }
+  /// The axes of a dim with those that are explicit as the rules have them.
+  constexpr AxisList ruled(int node, int dim, const AxisList& found) const {
+    AxisList automatic, own;
+    for (std::uint8_t axis : found) (axes >> axis & 1u ? own : automatic).push_back(axis);
+    const AxisList& wanted = of[static_cast<std::size_t>(node)].dims[dim];
+    if (own == wanted) return found;
+    for (std::uint8_t axis : wanted)
+      if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
+    return automatic;
+  }
+  /// Whether this sharding of a node is not the one that the rules say.
+  constexpr bool change(int node, const Sharding& found) const {
+    bool differs = false;
+    for (int d = 0; d < found.rank && rules(node); ++d)
+      differs = differs || !(ruled(node, d, found.dims[d]) == found.dims[d]);
+    return differs;
+  }
+};
+
+/// Mesh axes that dims of a unit's operands give to one factor.
+struct FactorClaim {
+  AxisList axes;
+  std::uint8_t priority = 0;
+  bool argument = false;
+  FactorKind kind = FactorKind::pass;
+  std::int8_t factor = -1;
+  std::int64_t bytes = 0;  ///< of all operands that agree
+
+  /// Which claim wins where two can't both hold.
+  constexpr bool before(const FactorClaim& other) const {
+    if (priority != other.priority) return priority < other.priority;
+    if (argument != other.argument) return argument;
+    if (bytes != other.bytes) return bytes > other.bytes;
+    if (kind != other.kind) return kind < other.kind;
+    if (axes.size() != other.axes.size()) return axes.size() > other.axes.size();
+    return factor < other.factor;
+  }
+};
+
+/// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
+/// where the value is only read by something other than an elementwise computation, nor where rows would have to cross
+/// borders: it is gathered there.
+class ClaimList {
+ public:
+  Growable<FactorClaim> claims;
+
+  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
+
+  constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
+    claims.clear();
+    for (int i = 0; i < link.operand_count; ++i) {
+      const LinkOperand& operand = links_.operand(link, i);
+      const auto node = static_cast<std::size_t>(operand.node);
+      const Sharding& sharding = values.of[node];
+      if (operand.narrow && !narrow_inputs) continue;
+      for (int d = 0; d < operand.dim_count; ++d) {
+        const LinkDim& dim = links_.dims[static_cast<std::size_t>(operand.first_dim + d)];
+        const AxisList& axes = sharding.dims[static_cast<int>(dim.dim)];
+        const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+        if (axes.empty() || priority > max_priority) continue;
+        if (priority > 0 && !operand.output && (operand.narrow || reads_whole(link.kind))) continue;
+        const bool argument = values.argument[node] != 0 && priority == 0;
+        split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
+          const FactorKind kind = links_.factor(link, factor).kind;
+          if (own.empty() || kind == FactorKind::replicate) return;
+          if (priority > 0 && kind == FactorKind::permutation) return;
+          add({own, priority, argument, kind, factor, operand.bytes});
+        });
+      }
+    }
+    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
+    sort();
+  }
+
+  /// Something other than an elementwise computation.
+  static constexpr bool reads_whole(UnitKind kind) {
+    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
+  }
+
+ private:
+  const Links& links_;
+  const Mesh& mesh_;
+
+  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
+  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
+  constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
+    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+      const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+      if (links_.factor(link, dim.factors[0]).kind != FactorKind::replicate) continue;
+      const LinkOperand& operand = links_.operand(link, dim.operand);
+      const Sharding& sharding = values.of[static_cast<std::size_t>(operand.node)];
+      const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+      if (priority > max_priority) continue;
+      FactorClaim moved{{}, priority, false, FactorKind::pass, -1, operand.bytes};
+      for (std::uint8_t axis : sharding.dims[static_cast<int>(dim.dim)]) {
+        bool used = moved.axes.contains(axis);
+        for (const FactorClaim& claim : claims) used = used || claim.axes.contains(axis);
+        if (used) continue;
+        std::int64_t size = mesh_.axis_size(axis);
+        for (std::uint8_t earlier : moved.axes) size *= mesh_.axis_size(earlier);
+        if (moved.factor < 0 || links_.factor(link, moved.factor).extent % size != 0) {
+          const std::int8_t next = free_factor(link, mesh_.axis_size(axis), moved.factor);
+          if (next < 0) continue;
+          if (moved.factor >= 0) add(moved);
+          moved.factor = next;
+          moved.axes.clear();
+        }
+        moved.axes.push_back(axis);
+      }
+      if (moved.factor >= 0) add(moved);
+    }
+  }
+  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
+  constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
+    for (int f = 0; f < link.factor_count; ++f) {
+      const LinkFactor& factor = links_.factor(link, f);
+      bool free = f != taken && factor.kind == FactorKind::pass && factor.extent % size == 0;
+      for (const FactorClaim& claim : claims) free = free && claim.factor != f;
+      if (free) return static_cast<std::int8_t>(f);
+    }
+    return -1;
+  }
+
+  constexpr void add(const FactorClaim& made) {
+    for (FactorClaim& claim : claims) {
+      if (claim.factor != made.factor || claim.priority != made.priority) continue;
+      if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;
+      if (made.axes.size() > claim.axes.size()) claim.axes = made.axes;
+      claim.argument = claim.argument || made.argument;
+      claim.bytes += made.bytes;
+      return;
+    }
+    claims.push_back(made);
+  }
+  constexpr void sort() {
+    for (std::size_t i = 1; i < claims.size(); ++i)
+      for (std::size_t k = i; k > 0 && claims[k].before(claims[k - 1]); --k) {
+        const FactorClaim moved = claims[k];
+        claims[k] = claims[k - 1];
+        claims[k - 1] = moved;
+      }
+  }
+};
+
+/// Spreads shardings along links, both ways, to a fixpoint: each value gets one sharding. Weaker claims never take an
+/// axis from stronger ones: dims to compute in go before dims to store in; within that, elementwise and layout units go
+/// before contractions, kept dims before summed ones, and whole operands before those that repeat.
+/// Source: the order follows Shardy's propagation strategy.
+class Propagation {
+ public:
+  constexpr Propagation(const Links& links, const Mesh& mesh, const ExplicitShardings& rules, ValueShardings& values)
+      : links_(links), mesh_(mesh), rules_(rules), values_(values), claims_(links, mesh) {
+    find_readers();
+  }
+
+  /// Returns whether any sharding changed.
+  constexpr bool run() {
+    changed_ = false;
+    int level = 0;
+    while (level >= 0) {
+      mark_readers(level);
+      for (int stage = 0; stage < stages; ++stage) {
+        for (std::size_t l = 0; stage > 1 && l < dirty_.size(); ++l)
+          if (visited_[l] && enters(links_.links[l], stage)) dirty_[l] = 1;
+        settle(level, stage);
+      }
+      level = next_level(level);
+    }
+    return changed_;
+  }
+
+ private:
+  // Whole pass-through, every pass-through, sums and halos too, operands that repeat too.
+  static constexpr int stages = 4;
+  const Links& links_;
+  const Mesh& mesh_;
+  const ExplicitShardings& rules_;
+  ValueShardings& values_;
+  ClaimList claims_;
+  Growable<std::int32_t> reader_begin_, readers_;
+  Growable<std::uint8_t> dirty_, visited_;
+  bool changed_ = false;
+
+  /// What passing on costs communication.
+  static constexpr bool is_late(FactorKind kind) {
+    return kind == FactorKind::reduction || kind == FactorKind::permutation;
+  }
+  static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
+
+  constexpr void find_readers() {
+    reader_begin_.assign(values_.of.size() + 1, 0);
+    for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
+    for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
+    readers_.assign(links_.operands.size(), 0);
+    Growable<std::int32_t> next = reader_begin_;
+    for (std::size_t l = 0; l < links_.links.size(); ++l)
+      for (int i = 0; i < links_.links[l].operand_count; ++i) {
+        std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];
+        readers_[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(l);
+      }
+  }
+
+  /// Whether a link can do more in this stage than in the one before.
+  constexpr bool enters(const Link& link, int stage) const {
+    if (stage == 2) {
+      for (int f = 0; f < link.factor_count; ++f)
+        if (is_late(links_.factor(link, f).kind)) return true;
+    } else if (stage == 3) {
+      for (int i = 0; i < link.operand_count; ++i)
+        if (links_.operand(link, i).narrow) return true;
+    }
+    return false;
+  }
+
+  /// Only links of values with a sharding at this level have anything to pass on.
+  constexpr void mark_readers(int level) {
+    dirty_.assign(links_.links.size(), 0);
+    visited_.assign(links_.links.size(), 0);
+    for (std::size_t node = 0; node < values_.of.size(); ++node) {
+      if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
+      for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
+        dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
+    }
+  }
+  static constexpr bool lies_at(const Sharding& sharding, int level) {
+    for (int d = 0; d < sharding.rank; ++d)
+      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
+    return false;
+  }
+
+  constexpr int next_level(int level) const {
+    int next = -1;
+    for (const Sharding& sharding : values_.of)
+      for (int d = 0; d < sharding.rank; ++d)
+        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
+          next = sharding.priority[d];
+    return next;
+  }
+
+  constexpr void settle(int level, int stage) {
+    bool moved = true, forward = true;
+    const std::size_t count = dirty_.size();
+    while (moved) {
+      moved = false;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t l = forward ? i : count - 1 - i;
+        if (!dirty_[l] || (stage == 0 && !elementwise(links_.links[l].kind))) continue;
+        dirty_[l] = 0;
+        visited_[l] = 1;
+        if (visit(links_.links[l], level, stage)) moved = true;
+      }
+      forward = !forward;
+    }
+  }
+
+  constexpr bool visit(const Link& link, int level, int stage) {
+    claims_.collect(link, values_, level, stage == 3);
+    bool moved = false;
+    for (const FactorClaim& claim : claims_.claims) {
+      if (claim.priority > 0 && yields(claim)) continue;
+      if (is_late(claim.kind) && stage < 2) continue;
+      for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+        const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+        if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;
+      }
+    }
+    return moved;
+  }
+
+  /// A way to store gives an axis up where a computation uses it for something else.
+  constexpr bool yields(const FactorClaim& claim) const {
+    for (const FactorClaim& other : claims_.claims) {
+      if (other.priority >= claim.priority || other.factor == claim.factor) continue;
+      for (std::uint8_t axis : claim.axes)
+        if (other.axes.contains(axis)) return true;
+    }
+    return false;
+  }
+  static constexpr bool stands_behind(const LinkDim& dim, int factor) {
+    for (int i = 0; i < dim.count; ++i)
+      if (dim.factors[i] == factor) return true;
+    return false;
+  }
+
+  constexpr bool give(const Link& link, const LinkDim& dim, const FactorClaim& claim) {
+    const int node = links_.operand(link, dim.operand).node;
+    if (values_.fixed[static_cast<std::size_t>(node)]) return false;
+    Sharding& sharding = values_.of[static_cast<std::size_t>(node)];
+    const int d = dim.dim;
+    AxisList& own = sharding.dims[d];
+    const AxisList wanted = join_axes(links_, link, dim, mesh_, [&](int factor) {
+      if (factor == claim.factor) return splitting(links_.factor(link, factor), claim.axes, mesh_);
+      for (const FactorClaim& other : claims_.claims)
+        if (other.factor == factor && other.priority == claim.priority)
+          return splitting(links_.factor(link, factor), other.axes, mesh_);
+      return AxisList{};
+    });
+    if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
+    if (!own.empty() && sharding.priority[d] != claim.priority) return false;
+    bool moved = false;
+    const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
+    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
+         ++i) {
+      if (!rules_.allows(node, d, wanted[i])) break;
+      own.push_back(wanted[i]);
+      sharding.priority[d] = claim.priority;
+      moved = true;
+    }
+    if (!moved) return false;
+    changed_ = true;
+    const auto at = static_cast<std::size_t>(node);
+    for (std::int32_t r = reader_begin_[at]; r < reader_begin_[at + 1]; ++r)
+      dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
+    return true;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/solve.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_SOLVE_HPP
+#define TESSERA_PARTITION_PROPAGATION_SOLVE_HPP
+
+namespace tessera {
+
+/// The sharding of one slice of a stacked value.
+constexpr Sharding without_layers(const Sharding& stacked) {
+  Sharding slice = replicated(stacked.rank - 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    slice.dims[d] = stacked.dims[d + 1];
+    slice.priority[d] = stacked.priority[d + 1];
+  }
+  return slice;
+}
+
+/// The sharding of a stack of slices: layers are never split among devices.
+constexpr Sharding with_layers(const Sharding& slice) {
+  Sharding stacked = replicated(slice.rank + 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    stacked.dims[d + 1] = slice.dims[d];
+    stacked.priority[d + 1] = slice.priority[d];
+  }
+  return stacked;
+}
+
+/// A sharding that the caller wants a result in.
+struct OutputRequest {
+  bool given = false;
+  Sharding sharding{};
+};
+
+/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
+/// is passed between a repeat and its body until nothing changes.
+class ShardingSolver {
+ public:
+  /// `explicit_shardings` by graph, where some axes are explicit.
+  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const PlannedMesh& mesh,
+                           const Growable<GraphShapes>& found,
+                           const Growable<ExplicitShardings>& explicit_shardings = {})
+      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh.refined), planned_(mesh) {
+    rules.resize(static_cast<std::size_t>(program.graph_count));
+    values.resize(static_cast<std::size_t>(program.graph_count));
+    seeds_.resize(static_cast<std::size_t>(program.graph_count));
+    for (int g = 0; g < program.graph_count; ++g) {
+      links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
+      argument_nodes_.push_back(find_arguments(program.graphs[g]));
+    }
+    tie_carried();
+  }
+
+  Growable<ValueShardings> values;    ///< by graph
+  Growable<Links> links;              ///< by graph
+  Growable<ExplicitShardings> rules;  ///< by graph
+
+  /// `arguments` by argument of the program; `requests` by output, or null.
+  constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
+    const GraphView graph = program_.main();
+    ValueShardings made = initial(0);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::argument) {
+        made.of[size(id)] = arguments[graph[id].index()];
+        made.fixed[size(id)] = made.argument[size(id)] = 1;
+      }
+    if (requests)
+      for (int k = 0; k < graph.output_count; ++k) {
+        const int id = graph.outputs[k];
+        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0 || rules[0].rules(id)) continue;
+        made.of[size(id)] = requests[k].sharding.without_unreduced();
+        made.fixed[size(id)] = 1;
+      }
+    values[0] = made;
+    settle(0);
+  }
+
+  /// The node of an argument of a graph, -1 when it is not used.
+  constexpr int argument_node(int g, int index) const {
+    const auto& nodes = argument_nodes_[size(g)];
+    return size(index) < nodes.size() ? nodes[size(index)] : -1;
+  }
+
+  /// How a body takes and gives carried value k.
+  constexpr Sharding carried(int body, int k) const {
+    const int node = argument_node(body, k);
+    const ValueShardings& inner = values[size(body)];
+    return inner.of[size(node >= 0 ? node : program_.graphs[body].outputs[k])];
+  }
+
+ private:
+  ProgramView program_;
+  const UnitsView* units_;
+  const Mesh& mesh_;
+  const PlannedMesh& planned_;
+  Growable<Growable<std::int32_t>> argument_nodes_;
+  Growable<ValueShardings> seeds_;
+  static constexpr int max_rounds = 8;
+
+  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
+
+  static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
+    Growable<std::int32_t> nodes;
+    for (int id = 0; id < graph.size; ++id) {
+      if (graph[id].op != Op::argument) continue;
+      while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
+      nodes[size(graph[id].index())] = id;
+    }
+    return nodes;
+  }
+
+  constexpr void tie_carried() {
+    for (int g = 0; g < program_.graph_count; ++g) {
+      const GraphView graph = program_.graphs[g];
+      for (int id = 0; id < graph.size; ++id) {
+        if (graph[id].op != Op::repeat) continue;
+        const int body = graph[id].index();
+        for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
+          const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
+          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
+            links[size(body)].tie(-1, from, to);
+        }
+      }
+    }
+  }
+
+  /// What a constraint says. Its errors name the user's line.
+  constexpr Sharding wanted(const Node& node) const {
+    const PartitionSpec& spec = program_.specs[node.index()];
+    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
+    try {
+      return refined(spec, node.rank);
+    } catch (const error& e) {
+      const std::string at = node.source.text();
+      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
+    }
+  }
+
+  constexpr Sharding refined(const PartitionSpec& spec, int rank) const {
+    return canonical(planned_.resolve(spec, rank), mesh_);
+  }
+
+  /// The axes that a constraint is about, 0: all.
+  constexpr std::uint16_t closed_axes(const Node& node) const {
+    unsigned axes = 0;
+    if (node.labels[2] > 0)
+      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
+    return static_cast<std::uint16_t>(axes);
+  }
+
+  /// Nothing known but the constraints.
+  constexpr ValueShardings initial(int g) const {
+    const GraphView graph = program_.graphs[g];
+    ValueShardings made(graph);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::constraint) {
+        made.closed[size(id)] = closed_axes(graph[id]);
+        made.of[size(id)] = wanted(graph[id]);
+        made.fixed[size(id)] = made.closed[size(id)] == 0;
+        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers compute with as it is sharded
+      }
+    return made;
+  }
+
+  constexpr void settle(int g) {
+    Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
+    bool repeats = false;
+    for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
+    bool moved = true;
+    for (int round = 0; round < max_rounds && moved; ++round) {
+      propagation.run();
+      moved = false;
+      for (int u = 0; u < units_[g].count && repeats; ++u)
+        if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
+    }
+    if (keep_rules(g)) propagation.run();
+    settle_pairs(g);
+  }
+
+  /// Over explicit axes values are sharded as the rules say, whatever was found. Returns whether anything changed.
+  constexpr bool keep_rules(int g) {
+    const ExplicitShardings& own = rules[size(g)];
+    bool changed = false;
+    for (int id = 0; own.axes != 0 && id < program_.graphs[g].size; ++id) {
+      Sharding& found = values[size(g)].of[size(id)];
+      if (!own.rules(id) || values[size(g)].fixed[size(id)]) continue;
+      for (int d = 0; d < found.rank; ++d) {
+        const AxisList wanted = own.ruled(id, d, found.dims[d]);
+        changed = changed || !(wanted == found.dims[d]);
+        found.dims[d] = wanted;
+      }
+    }
+    return changed;
+  }
+
+  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
+  constexpr void settle_pairs(int g) {
+    const GraphView graph = program_.graphs[g];
+    Growable<Sharding>& of = values[size(g)].of;
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
+        of[size(id)] = of[size(graph.operand(id, 1))];
+  }
+
+  constexpr bool enter(int g, int u) {
+    const Repeat repeat = Repeat::of(program_.graphs[g][units_[g][u].root]);
+    const int body = program_.graphs[g][units_[g][u].root].index();
+    ValueShardings& outer = values[size(g)];
+    ValueShardings seeds = initial(body);
+    const int stacked_end = repeat.carried + repeat.stacked;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
+      if (inside < 0) continue;
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      if (stacked && !outer.of[size(outside)].dims[0].empty())
+        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
+      seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
+      seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
+      seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
+    }
+    const GraphView inner = program_.graphs[body];
+    for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
+      const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
+      if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
+      if (rules[size(body)].rules(inside)) continue;
+      seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
+    }
+    ValueShardings& found = values[size(body)];
+    if (!(seeds.of == seeds_[size(body)].of)) {
+      seeds_[size(body)] = seeds;
+      found = seeds;
+      settle(body);
+    }
+
+    bool moved = false;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i);
+      if (inside < 0) continue;
+      const Sharding& own = found.of[size(inside)];
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      moved = extend(g, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
+    }
+    for (int k = 0; k < units_[g][u].output_count; ++k) {
+      const int outside = units_[g].output(u, k).node;
+      if (outside < 0) continue;
+      const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
+      moved = extend(g, outside, own) || moved;
+    }
+    return moved;
+  }
+
+  /// Gives a value outside what was found within, where it only adds to what is known.
+  constexpr bool extend(int g, int node, const Sharding& found) {
+    ValueShardings& outer = values[size(g)];
+    Sharding& own = outer.of[size(node)];
+    if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
+    bool more = false;
+    for (int d = 0; d < own.rank; ++d) {
+      if (!is_prefix(own.dims[d], found.dims[d])) return false;
+      for (std::uint8_t axis : found.dims[d])
+        if (!rules[size(g)].allows(node, d, axis)) return false;
+      more = more || found.dims[d].size() > own.dims[d].size();
+    }
+    if (more) own = found;
+    return more;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/cut_search.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_CUT_SEARCH_HPP
+#define TESSERA_PARTITION_PLAN_CUT_SEARCH_HPP
+
+namespace tessera {
+
+namespace detail {
+
+constexpr std::int64_t greatest_common_divisor(std::int64_t a, std::int64_t b) {
+  while (b != 0) {
+    const std::int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/// Looks for axes to cut: those that split a dim which a reshape splits or merges, and are larger than a part of it.
+/// Of 8 indices over x = 4 as 2 x 4, the 2 take one half of x, and the 4 the other.
+class CutSearch {
+ public:
+  /// `shardings` are those that a mesh with more cuts has to have room for, on the mesh as it was given.
+  constexpr CutSearch(const ProgramView& program, const PlannedMesh& mesh, const Growable<Sharding>& shardings)
+      : program_(program), mesh_(mesh), shardings_(shardings), table_(sub_axes(mesh.given, mesh.cuts)),
+        cuts_(mesh.cuts) {}
+
+  constexpr bool found() const { return !(cuts_ == mesh_.cuts); }
+  /// The cuts of the mesh with those that were found.
+  constexpr const AxisCuts& cuts() const { return cuts_; }
+
+  constexpr void visit(const ShardingSolver& solver, const Growable<GraphShapes>& found) {
+    for (std::size_t g = 0; g < solver.links.size(); ++g)
+      if (solver.links[g].splits_dims) visit(solver.links[g], solver.values[g], found[g]);
+  }
+
+  /// Cuts where that lets the parts of a dim take all of its axes, major first. False where it does not.
+  template <class ExtentOf> constexpr bool cut_all(const AxisList& axes, int factors, ExtentOf&& extent_of) {
+    std::int64_t left = 1, size = 1;
+    std::size_t next = 0;
+    AxisCuts wanted = cuts_;
+    SubAxis part;
+    for (int f = 0; f < factors; ++f) {
+      for (left *= extent_of(f); left > 1;) {
+        if (size == 1 && next < axes.size()) {
+          part = table_[axes[next++]];
+          size = part.size;
+        }
+        if (size == 1) return try_cuts(wanted);
+        const std::int64_t common = greatest_common_divisor(left, size);
+        if (common == 1) return false;
+        if (common < size && !wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) return false;
+        part.before *= static_cast<std::int32_t>(common);
+        left /= common;
+        size /= common;
+      }
+    }
+    return next == axes.size() && size == 1 && try_cuts(wanted);
+  }
+
+ private:
+  ProgramView program_;
+  const PlannedMesh& mesh_;
+  const Growable<Sharding>& shardings_;
+  SubAxisTable table_;
+  AxisCuts cuts_;
+
+  constexpr void visit(const Links& links, const ValueShardings& values, const GraphShapes& found) {
+    for (const Link& link : links.links)
+      for (int d = link.first_dim; d < link.first_dim + link.dim_count; ++d) {
+        const LinkDim& dim = links.dims[static_cast<std::size_t>(d)];
+        if (dim.count < 2) continue;
+        const auto node = static_cast<std::size_t>(links.operand(link, dim.operand).node);
+        const AxisList& axes = values.of[node].dims[static_cast<int>(dim.dim)];
+        std::int64_t shards = 1;
+        for (std::uint8_t axis : axes) shards *= mesh_.refined.axis_size(axis);
+        // Uneven shards are no parts of larger ones.
+        if (shards > 1 && found.shapes[node][static_cast<std::size_t>(dim.dim)] % shards == 0)
+          cut_first(links, link, dim, axes);
+      }
+  }
+  /// Cuts the first axis that is larger than what is left of the part of the dim that it splits.
+  constexpr void cut_first(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes) {
+    std::size_t next = 0;
+    for (int i = 0; i < dim.count; ++i) {
+      std::int64_t left = links.factor(link, dim.factors[i]).extent;
+      for (; next < axes.size() && left > 1; ++next) {
+        const SubAxis& part = table_[axes[next]];
+        const std::int64_t common = greatest_common_divisor(left, part.size);
+        if (common == part.size) {
+          left /= common;
+          continue;
+        }
+        AxisCuts wanted = cuts_;
+        if (common > 1 && wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) try_cuts(wanted);
+        return;
+      }
+      if (left > 1) return;
+    }
+  }
+
+  constexpr bool try_cuts(const AxisCuts& wanted) {
+    if (wanted == cuts_) return true;
+    if (!can_cut(mesh_.given, wanted) || !has_names(wanted)) return false;
+    for (const Sharding& sharding : shardings_)
+      if (!has_room(sharding, wanted)) return false;
+    for (int g = 0; g < program_.graph_count; ++g)
+      for (int id = 0; id < program_.graphs[g].size; ++id)
+        if (const Node& node = program_.graphs[g][id]; node.op == Op::constraint)
+          if (!has_room(resolve(program_.specs[node.index()], mesh_.given, node.rank), wanted)) return false;
+    cuts_ = wanted;
+    return true;
+  }
+  constexpr bool has_room(const Sharding& sharding, const AxisCuts& wanted) const {
+    Sharding made = sharding;
+    return SubAxisSharding(sharding, mesh_.given).write(made, mesh_.given, wanted);
+  }
+  /// Whether a Name has room for those of the parts.
+  constexpr bool has_names(const AxisCuts& wanted) const {
+    for (int i = 0; i < wanted.size(); ++i) {
+      const Axis& axis = mesh_.given.axes()[static_cast<std::size_t>(wanted.axis(i))];
+      const AxisPart own = axis_part(axis.name.view());
+      const std::int64_t most = std::int64_t{own.before} * axis.size;
+      std::size_t digits = 0;
+      for (std::int64_t n = most; n > 0; n /= 10) ++digits;
+      if (most > INT32_MAX || own.axis.size() + 3 + 2 * digits > Name::max_length) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/plan_options.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_PLAN_OPTIONS_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_OPTIONS_HPP
+
+namespace tessera {
+
+/// What a caller asks of a plan.
+struct PlanOptions {
+  const OutputRequest* outputs =
+      nullptr;  ///< by output of the program; null: the planner chooses the shardings of outputs
+  bool forbid_unasked_reshards = false;  ///< a reshard that no constraint asks for is an error (`policy`)
+  /// Mesh axes over which results are sharded as their operands are, see explicit_shardings. Others are automatic.
+  InlineVector<Name, max_axes> explicit_axes = {};
+  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
+  /// no partial value is ever added up. See docs/spmd.md for what it costs.
+  bool deterministic = false;
+  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/unit_flops.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+
+namespace tessera {
+
+/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
+constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
+                                  const GraphShapes& found) {
+  const Unit& unit = units[u];
+  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
+  if (unit.kind == UnitKind::fused) {
+    std::int64_t total = 0;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const int id = units.members[unit.first_member + m];
+      const OpRow& row = row_of(graph[id]);
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+    }
+    return total;
+  }
+  if (unit.kind == UnitKind::contraction) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    std::int64_t total = 2;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
+  }
+  if (unit.kind == UnitKind::attention) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
+    using namespace ops::attention_factor;
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
+    const bool backward = graph[unit.root].op == Op::attention_grad;
+    const std::int64_t each =
+        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
+  }
+  // A scatter works on the rows that it reads, not on the table that it fills.
+  const OpRow& row = row_of(graph[unit.root]);
+  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
+  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/reshard/reshard_path.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_RESHARD_PATH_HPP
+#define TESSERA_PARTITION_RESHARD_RESHARD_PATH_HPP
 
 namespace tessera {
 
@@ -17134,178 +16825,190 @@ constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
 
 #endif
 
-// ---- tessera/partition/halo.hpp
+// ---- tessera/partition/plan/value_bytes.hpp
 
-#ifndef TESSERA_PARTITION_HALO_HPP
-#define TESSERA_PARTITION_HALO_HPP
+#ifndef TESSERA_PARTITION_PLAN_VALUE_BYTES_HPP
+#define TESSERA_PARTITION_PLAN_VALUE_BYTES_HPP
+
+namespace tessera::detail {
+
+/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of
+/// the parts that there are.
+constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                                      const PartList& parts = {}) {
+  if (!parts.entries.empty())
+    return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
+                           parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
+  const auto bytes = [&](const Shape& extents) {
+    return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
+  };
+  // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
+  // many, whatever axes the other dims have.
+  Shape local = local_extents(global, sharding, mesh);
+  const Shape whole = local;
+  Shape count(local.size(), 1), shorter(local.size(), 0);
+  unsigned uneven = 0;
+  for (std::size_t d = 0; d < local.size(); ++d) {
+    if (sharding.dims[d].empty() || whole[d] == 0) continue;
+    const std::int64_t shards = shard_count(sharding, mesh, static_cast<int>(d));
+    count[d] = global[d] / whole[d];
+    shorter[d] = count[d] < shards ? global[d] % whole[d] : 0;
+    if (shorter[d] > 0) uneven |= 1u << d;
+  }
+  std::int64_t total = 0;
+  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: the shorter one along dim d
+    std::int64_t alike = devices_on(mesh, sharding.unreduced);
+    for (std::size_t d = 0; d < local.size(); ++d) {
+      const bool is_shorter = (kinds >> d & 1) != 0;
+      local[d] = is_shorter ? shorter[d] : whole[d];
+      if (!is_shorter) alike *= count[d];
+    }
+    total += alike * bytes(local);
+    if (kinds == 0) return total;
+  }
+}
+
+/// Bytes that a step reads or writes of a value: those of its elements, once for each part.
+constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
+  if (value.role == ValueRole::host) return 0;
+  return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
+                         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced)),
+                         "bytes of partial values");
+}
+
+/// Dims that were split only to be stored are gathered because the user said so.
+constexpr bool was_stored(const Sharding& from, const Sharding& to) {
+  bool stored = false;
+  for (int d = 0; d < from.rank; ++d) {
+    if (is_prefix(from.dims[d], to.dims[d])) continue;
+    if (from.priority[d] == 0) return false;
+    stored = true;
+  }
+  return stored;
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/partition/propagation/assign.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
+#define TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
 
 namespace tessera {
 
-/// Rows of a dim: begin <= row < end.
-struct IndexRange {
-  std::int64_t begin = 0, end = 0;
+/// How one unit computes: the mesh axes of each of its factors, no axis twice.
+using FactorAxes = Growable<AxisList>;
 
-  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
-  constexpr IndexRange within(const IndexRange& other) const {
-    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+/// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
+/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded, and so is the factor
+/// `whole`, if there is one.
+constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
+                                    const ValueShardings& values, int whole = -1) {
+  FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
+  ClaimList claims(links, mesh);
+  claims.collect(link, values, 255, true);
+  unsigned used = 0;
+  for (const FactorClaim& claim : claims.claims) {
+    if (claim.factor == whole) continue;
+    AxisList& own = chosen[static_cast<std::size_t>(claim.factor)];
+    const AxisList wanted = splitting(links.factor(link, claim.factor), claim.axes, mesh);
+    if (!is_prefix(own, wanted)) continue;
+    for (std::size_t i = own.size(); i < wanted.size() && !(used >> wanted[i] & 1u); ++i) {
+      own.push_back(wanted[i]);
+      used |= 1u << wanted[i];
+    }
   }
-};
-
-/// How many rows each of `count` devices holds of a dim, those at its end aside.
-constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
-  return extent / count + (extent % count != 0);
-}
-constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
-  const std::int64_t rows = rows_of_chunk(extent, count);
-  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
-}
-
-/// Which rows of an operand a result is made from: row i reads rows [first, last) + i * stride, those that there are.
-/// A slice reads [start, start + 1), padding and a join read before the operand's first row and past its last; a
-/// convolution reads [-padding, -padding + window), a left halo of `padding` rows and the others on the right.
-struct HaloWindow {
-  std::int64_t extent = 0;  ///< of the operand
-  std::int64_t first = 0, last = 1;
-  std::int64_t stride = 1;
-
-  /// Rows that lie in between, which a stride above the window skips, are read as well.
-  constexpr IndexRange read_by(const IndexRange& rows) const {
-    if (rows.size() == 0) return {};
-    return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
-  }
-  /// Whether no row is read twice, and none is skipped.
-  constexpr bool reads_once() const { return last - first == stride; }
-};
-
-/// What devices send each other when operand and result are split among the same `count` devices, in chunks of their
-/// own: each sends rows of its chunk to all devices whose chunk of the result is made from them.
-class Halo {
- public:
-  /// `rows`: of the result.
-  constexpr Halo(std::int64_t rows, std::int64_t count) : rows_(rows), count_(count) {}
-  constexpr void read(const HaloWindow& window) { windows_.push_back(window); }
-
-  /// Rows that a device sends, those of all operands together.
-  constexpr std::int64_t sent_by(std::int64_t device) const {
-    std::int64_t sent = 0;
-    for (const HaloWindow& window : windows_) {
-      const IndexRange own = chunk_of(window.extent, count_, device);
-      if (window.reads_once()) {
-        sent += window.read_by({0, rows_}).within(own).size();
-      } else {
-        for (std::int64_t to = first_reader(window, own); to < count_; ++to) {
-          const IndexRange rows = chunk_of(rows_, count_, to), read = window.read_by(rows);
-          if (rows.size() == 0 || read.begin >= own.end) break;
-          sent += read.within(own).size();
+  // What is taken from a factor for the sake of one dim may leave it less than full in another.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+      const LinkDim& dim = links.dims[static_cast<std::size_t>(s)];
+      bool full = true;
+      for (int i = 0; i < dim.count && dim.count > 1; ++i) {
+        AxisList& own = chosen[static_cast<std::size_t>(dim.factors[i])];
+        if (!full && !own.empty()) {
+          own.clear();
+          changed = true;
         }
+        std::int64_t left = links.factor(link, dim.factors[i]).extent;
+        for (std::uint8_t axis : own) left /= mesh.axis_size(axis);
+        full = full && left <= 1;
       }
-      sent -= window.read_by(chunk_of(rows_, count_, device)).within(own).size();
     }
-    return sent;
   }
-
-  /// Of the device that sends most. What a device sends grows and shrinks linearly along the devices, from one border
-  /// of a chunk that meets another to the next, so that not all of many have to be looked at.
-  constexpr std::int64_t most_sent() const {
-    std::int64_t most = 0;
-    const auto look_at = [&](std::int64_t device) {
-      if (device < 0 || device >= count_) return;
-      const std::int64_t sent = sent_by(device);
-      most = sent > most ? sent : most;
-    };
-    bool all = count_ <= few;
-    for (const HaloWindow& window : windows_) all = all || !window.reads_once();
-    for (std::int64_t device = 0; all && device < count_; ++device) look_at(device);
-    for (const HaloWindow& window : windows_) {
-      if (all) break;
-      const std::int64_t chunk = rows_of_chunk(window.extent, count_);
-      const std::int64_t read = rows_of_chunk(rows_, count_) * window.stride;
-      const Line lines[] = {
-          {chunk, 0}, {chunk, chunk},    {read, window.first}, {read, window.first + read},
-          {0, 0},     {0, window.first}, {0, window.extent},   {0, (rows_ - 1) * window.stride + window.last}};
-      for (const Line& a : lines)
-        for (const Line& b : lines) {
-          if (a.slope <= b.slope) continue;
-          const std::int64_t device = (b.at_zero - a.at_zero) / (a.slope - b.slope);
-          for (std::int64_t near = device - 1; near <= device + 1; ++near) look_at(near);
-        }
-      look_at(0);
-      look_at(count_ - 1);
-    }
-    return most;
-  }
-
- private:
-  static constexpr std::int64_t few = 64;
-  /// Where a border of a device's rows lies.
-  struct Line {
-    std::int64_t slope, at_zero;
-  };
-  std::int64_t rows_, count_;
-  Growable<HaloWindow> windows_;
-
-  /// The first device whose chunk of the result reads past the beginning of some rows.
-  constexpr std::int64_t first_reader(const HaloWindow& window, const IndexRange& rows) const {
-    const std::int64_t step = rows_of_chunk(rows_, count_) * window.stride;
-    const std::int64_t reads_past = rows.begin - window.last;
-    return step == 0 ? count_ : reads_past < step ? 0 : reads_past / step - 1;
-  }
-};
-
-namespace detail {
-
-constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std::int64_t bytes, const char* why) {
-  CollectiveInfo sent;
-  sent.kind = Collective::permute;
-  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
-  sent.dtype = node.dtype;
-  sent.payload_bytes = sent.wire_bytes = bytes;
-  sent.source = node.source;
-  sent.why = why;
-  return sent;
+  return chosen;
 }
 
-}  // namespace detail
-
-/// Bytes of the rows that a device sends when a node moves rows along a dim that its operands and its result, `made`,
-/// are split along in the same way: of the device that sends most.
-constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
-  const int dim = dim_of(c.node());
-  const OpRow& row = row_of(c.node());
-  const Shape& result = c.shapes[c.id];
-  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
-  for (int i = 0; i < c.node().arity; ++i) {
-    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
-    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
-    const std::int64_t offset = row.offset(c, i);
-    halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
+/// The sharding of operand `i` of a link when the factors have these axes. Of a result, axes of factors that it was
+/// summed over are left to `unreduced_axes`.
+constexpr Sharding sharding_of(const Links& links, const Link& link, int i, const FactorAxes& factors, int rank,
+                               const Mesh& mesh) {
+  Sharding sharding = replicated(rank);
+  const LinkOperand& operand = links.operand(link, i);
+  for (int d = 0; d < operand.dim_count; ++d) {
+    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
+    sharding.dims[static_cast<int>(dim.dim)] =
+        join_axes(links, link, dim, mesh, [&](int factor) { return factors[static_cast<std::size_t>(factor)]; });
   }
-  Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
-  slab[static_cast<std::size_t>(dim)] = 1;
-  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
-                         "bytes of a halo", c.node().source);
+  return sharding;
 }
 
-/// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
-/// borders of shards. Nothing where that dim is whole. `made` is how the result lies.
-constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
-  Growable<CollectiveInfo> sent;
-  const Node& node = c.node();
-  const bool moves = row_of(node).offset != nullptr;
-  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
-  const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
-  if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
-  return sent;
+/// Factors behind the dims of operand `i`, one bit each.
+constexpr std::uint32_t factors_of(const Links& links, const Link& link, int i) {
+  std::uint32_t present = 0;
+  const LinkOperand& operand = links.operand(link, i);
+  for (int d = 0; d < operand.dim_count; ++d) {
+    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
+    for (int k = 0; k < dim.count; ++k) present |= 1u << dim.factors[k];
+  }
+  return present;
+}
+
+/// Axes of factors that operand `i` lacks.
+constexpr std::uint16_t lacking_axes(const Links& links, const Link& link, int i, const FactorAxes& factors) {
+  const std::uint32_t present = factors_of(links, link, i);
+  std::uint16_t axes = 0;
+  for (std::size_t f = 0; f < factors.size(); ++f)
+    if (!(present >> f & 1u))
+      for (std::uint8_t axis : factors[f]) axes = static_cast<std::uint16_t>(axes | 1u << axis);
+  return axes;
+}
+
+/// Which parts of result `i` there are: none of a device whose share of a factor that the result lacks is empty.
+constexpr PartList lacking_parts(const Links& links, const Link& link, int i, const FactorAxes& factors,
+                                 const Mesh& mesh) {
+  const std::uint32_t present = factors_of(links, link, i);
+  PartList parts;
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    const LinkFactor& factor = links.factor(link, static_cast<int>(f));
+    if ((present >> f & 1u) || factors[f].empty() || factor.compound) continue;
+    std::int64_t count = 1;
+    for (std::uint8_t axis : factors[f]) count *= mesh.axis_size(axis);
+    const std::int64_t chunk = factor.extent / count + (factor.extent % count != 0);
+    const std::int64_t used = chunk == 0 ? 1 : factor.extent / chunk + (factor.extent % chunk != 0);
+    if (used < count && parts.entries.size() < parts.entries.capacity())
+      parts.entries.push_back({factors[f], static_cast<std::int32_t>(used)});
+  }
+  return parts;
+}
+
+constexpr std::uint16_t axes_of(const FactorAxes& factors) {
+  std::uint16_t mask = 0;
+  for (const AxisList& list : factors)
+    for (std::uint8_t axis : list) mask = static_cast<std::uint16_t>(mask | 1u << axis);
+  return mask;
 }
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/partition/linear.hpp
+// ---- tessera/partition/propagation/linear.hpp
 
-#ifndef TESSERA_PARTITION_LINEAR_HPP
-#define TESSERA_PARTITION_LINEAR_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_LINEAR_HPP
+#define TESSERA_PARTITION_PROPAGATION_LINEAR_HPP
 
 namespace tessera {
 
@@ -17389,10 +17092,178 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
 
 #endif
 
-// ---- tessera/partition/flow.hpp
+// ---- tessera/partition/reshard/halo.hpp
 
-#ifndef TESSERA_PARTITION_FLOW_HPP
-#define TESSERA_PARTITION_FLOW_HPP
+#ifndef TESSERA_PARTITION_RESHARD_HALO_HPP
+#define TESSERA_PARTITION_RESHARD_HALO_HPP
+
+namespace tessera {
+
+/// Rows of a dim: begin <= row < end.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+
+  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
+  constexpr IndexRange within(const IndexRange& other) const {
+    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+  }
+};
+
+/// How many rows each of `count` devices holds of a dim, those at its end aside.
+constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
+  return extent / count + (extent % count != 0);
+}
+constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
+  const std::int64_t rows = rows_of_chunk(extent, count);
+  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
+}
+
+/// Which rows of an operand a result is made from: row i reads rows [first, last) + i * stride, those that there are.
+/// A slice reads [start, start + 1), padding and a join read before the operand's first row and past its last; a
+/// convolution reads [-padding, -padding + window), a left halo of `padding` rows and the others on the right.
+struct HaloWindow {
+  std::int64_t extent = 0;  ///< of the operand
+  std::int64_t first = 0, last = 1;
+  std::int64_t stride = 1;
+
+  /// Rows in between, which a stride above the window skips, are read as well.
+  constexpr IndexRange read_by(const IndexRange& rows) const {
+    if (rows.size() == 0) return {};
+    return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
+  }
+  /// Whether no row is read twice, and none is skipped.
+  constexpr bool reads_once() const { return last - first == stride; }
+};
+
+/// What devices send each other when operand and result are split among the same `count` devices, in chunks of their
+/// own: each sends rows of its chunk to all devices whose chunk of the result is made from them.
+class Halo {
+ public:
+  /// `rows`: of the result.
+  constexpr Halo(std::int64_t rows, std::int64_t count) : rows_(rows), count_(count) {}
+  constexpr void read(const HaloWindow& window) { windows_.push_back(window); }
+
+  /// Rows that a device sends, those of all operands together.
+  constexpr std::int64_t sent_by(std::int64_t device) const {
+    std::int64_t sent = 0;
+    for (const HaloWindow& window : windows_) {
+      const IndexRange own = chunk_of(window.extent, count_, device);
+      if (window.reads_once()) {
+        sent += window.read_by({0, rows_}).within(own).size();
+      } else {
+        for (std::int64_t to = first_reader(window, own); to < count_; ++to) {
+          const IndexRange rows = chunk_of(rows_, count_, to), read = window.read_by(rows);
+          if (rows.size() == 0 || read.begin >= own.end) break;
+          sent += read.within(own).size();
+        }
+      }
+      sent -= window.read_by(chunk_of(rows_, count_, device)).within(own).size();
+    }
+    return sent;
+  }
+
+  /// Of the device that sends most. What a device sends grows and shrinks linearly along the devices, from one border
+  /// of a chunk that meets another to the next, so that not all of many have to be looked at.
+  constexpr std::int64_t most_sent() const {
+    std::int64_t most = 0;
+    const auto look_at = [&](std::int64_t device) {
+      if (device < 0 || device >= count_) return;
+      const std::int64_t sent = sent_by(device);
+      most = sent > most ? sent : most;
+    };
+    bool all = count_ <= few;
+    for (const HaloWindow& window : windows_) all = all || !window.reads_once();
+    for (std::int64_t device = 0; all && device < count_; ++device) look_at(device);
+    for (const HaloWindow& window : windows_) {
+      if (all) break;
+      const std::int64_t chunk = rows_of_chunk(window.extent, count_);
+      const std::int64_t read = rows_of_chunk(rows_, count_) * window.stride;
+      const Line lines[] = {
+          {chunk, 0}, {chunk, chunk},    {read, window.first}, {read, window.first + read},
+          {0, 0},     {0, window.first}, {0, window.extent},   {0, (rows_ - 1) * window.stride + window.last}};
+      for (const Line& a : lines)
+        for (const Line& b : lines) {
+          if (a.slope <= b.slope) continue;
+          const std::int64_t device = (b.at_zero - a.at_zero) / (a.slope - b.slope);
+          for (std::int64_t near = device - 1; near <= device + 1; ++near) look_at(near);
+        }
+      look_at(0);
+      look_at(count_ - 1);
+    }
+    return most;
+  }
+
+ private:
+  static constexpr std::int64_t few = 64;
+  /// The row at which the rows of a device begin or end.
+  struct Line {
+    std::int64_t slope, at_zero;
+  };
+  std::int64_t rows_, count_;
+  Growable<HaloWindow> windows_;
+
+  /// The first device whose chunk of the result reads past the beginning of some rows.
+  constexpr std::int64_t first_reader(const HaloWindow& window, const IndexRange& rows) const {
+    const std::int64_t step = rows_of_chunk(rows_, count_) * window.stride;
+    const std::int64_t reads_past = rows.begin - window.last;
+    return step == 0 ? count_ : reads_past < step ? 0 : reads_past / step - 1;
+  }
+};
+
+namespace detail {
+
+constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std::int64_t bytes, const char* why) {
+  CollectiveInfo sent;
+  sent.kind = Collective::permute;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  sent.dtype = node.dtype;
+  sent.payload_bytes = sent.wire_bytes = bytes;
+  sent.source = node.source;
+  sent.why = why;
+  return sent;
+}
+
+}  // namespace detail
+
+/// Bytes of the rows that a device sends when a node moves rows along a dim that its operands and its result, `made`,
+/// are split along in the same way: of the device that sends most.
+constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  const int dim = dim_of(c.node());
+  const OpRow& row = row_of(c.node());
+  const Shape& result = c.shapes[c.id];
+  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
+  for (int i = 0; i < c.node().arity; ++i) {
+    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
+    const std::int64_t offset = row.offset(c, i);
+    halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
+  }
+  Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
+  slab[static_cast<std::size_t>(dim)] = 1;
+  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+                         "bytes of a halo", c.node().source);
+}
+
+/// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
+/// borders of shards. Nothing where that dim is whole. `made` is the sharding of the result.
+constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  Growable<CollectiveInfo> sent;
+  const Node& node = c.node();
+  const bool moves = row_of(node).offset != nullptr;
+  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
+  const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
+  if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
+  return sent;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/flow.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_FLOW_HPP
+#define TESSERA_PARTITION_PROPAGATION_FLOW_HPP
 
 namespace tessera {
 
@@ -17627,8 +17498,8 @@ class Flow {
       if (takes_over[at(o)]) parts[at(units_.output(u, o).node)].join(*common);
   }
 
-  /// A sum of numbers takes them however they are partial, and is reduced once: a number counts where the axes that it
-  /// is not partial over are 0.
+  /// A sum of rank-0 tensors takes operands that are partial over different axes, and is reduced once: an operand that
+  /// is replicated over an axis is added on the devices with coordinate 0.
   constexpr bool pass_numbers(int u, unsigned used) {
     const Unit& unit = units_[u];
     if (unit.rank != 0 || used != 0) return false;
@@ -17740,10 +17611,50 @@ class Flow {
 
 #endif
 
-// ---- tessera/partition/place_values.hpp
+// ---- tessera/partition/propagation/unasked_reshards.hpp
 
-#ifndef TESSERA_PARTITION_PLACE_VALUES_HPP
-#define TESSERA_PARTITION_PLACE_VALUES_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
+#define TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
+                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
+                                      const Mesh& mesh) {
+  const Node& made = graph[node];
+  const std::string by = made.source.text(), at = collective.source.text();
+  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
+       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
+       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
+       at.empty() ? "" : " for its use at ", at);
+}
+
+}  // namespace detail
+
+/// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
+/// sharding, how it is wanted, and the lines.
+inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+    for (const PlanStep& step : plan.graphs[g].steps)
+      for (const CollectiveInfo& collective : step.collectives) {
+        if (collective.asked || step.kind != StepKind::reshard) continue;
+        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
+        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
+        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
+                             plan.mesh);
+      }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/reshard/place_values.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_PLACE_VALUES_HPP
+#define TESSERA_PARTITION_RESHARD_PLACE_VALUES_HPP
 
 namespace tessera {
 
@@ -17769,7 +17680,7 @@ constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const Plan
 
 }  // namespace detail
 
-/// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
+/// Finds when each value of a graph is needed, and the offsets of intermediates in the arena. `plans` has those of the
 /// bodies.
 constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
@@ -17825,33 +17736,10 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
 
 #endif
 
-// ---- tessera/partition/plan_options.hpp
+// ---- tessera/partition/reshard/step_collectives.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_OPTIONS_HPP
-#define TESSERA_PARTITION_PLAN_OPTIONS_HPP
-
-namespace tessera {
-
-/// What a caller asks of a plan.
-struct PlanOptions {
-  const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
-  bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
-  /// Mesh axes over which results lie as their operands do, see explicit_shardings. Others are automatic.
-  InlineVector<Name, max_axes> explicit_axes = {};
-  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
-  /// no partial value is ever added up. See docs/spmd.md for what it costs.
-  bool deterministic = false;
-  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/step_collectives.hpp
-
-#ifndef TESSERA_PARTITION_STEP_COLLECTIVES_HPP
-#define TESSERA_PARTITION_STEP_COLLECTIVES_HPP
+#ifndef TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
+#define TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
 
 namespace tessera::detail {
 
@@ -17881,7 +17769,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
 }
 
 /// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
-/// Each then knows what the chunks before its own add up to. `made` is how the result lies.
+/// Each then knows what the chunks before its own add up to. `made` is the sharding of the result.
 constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
                                PlanStep& step) {
   CollectiveInfo sent;
@@ -17903,166 +17791,10 @@ constexpr void add_scan_totals(const Node& node, const Shape& shape, const Shard
 
 #endif
 
-// ---- tessera/partition/unasked_reshards.hpp
+// ---- tessera/partition/reshard/views.hpp
 
-#ifndef TESSERA_PARTITION_UNASKED_RESHARDS_HPP
-#define TESSERA_PARTITION_UNASKED_RESHARDS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
-                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
-                                      const Mesh& mesh) {
-  const Node& made = graph[node];
-  const std::string by = made.source.text(), at = collective.source.text();
-  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
-       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
-       at.empty() ? "" : " for its use at ", at);
-}
-
-}  // namespace detail
-
-/// Throws for the first reshard of a plan that nobody asked for. Errors: `policy`, which names the value, how it lies,
-/// how it is wanted, and the lines.
-inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
-  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
-    for (const PlanStep& step : plan.graphs[g].steps)
-      for (const CollectiveInfo& collective : step.collectives) {
-        if (collective.asked || step.kind != StepKind::reshard) continue;
-        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
-        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
-        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
-                             plan.mesh);
-      }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/unit_flops.hpp
-
-#ifndef TESSERA_PARTITION_UNIT_FLOPS_HPP
-#define TESSERA_PARTITION_UNIT_FLOPS_HPP
-
-namespace tessera {
-
-/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
-constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
-                                  const GraphShapes& found) {
-  const Unit& unit = units[u];
-  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
-  if (unit.kind == UnitKind::fused) {
-    std::int64_t total = 0;
-    for (int m = 0; m < unit.member_count; ++m) {
-      const int id = units.members[unit.first_member + m];
-      const OpRow& row = row_of(graph[id]);
-      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
-    }
-    return total;
-  }
-  if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f)
-      if (links.factor(link, f).extent == 0) total = 0;
-    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
-    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
-  }
-  if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
-    using namespace ops::attention_factor;
-    const std::int64_t scores =
-        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
-    const bool backward = graph[unit.root].op == Op::attention_grad;
-    const std::int64_t each =
-        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
-  }
-  // A scatter works on the rows that it reads, not on the table that it fills.
-  const OpRow& row = row_of(graph[unit.root]);
-  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
-  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/value_bytes.hpp
-
-#ifndef TESSERA_PARTITION_VALUE_BYTES_HPP
-#define TESSERA_PARTITION_VALUE_BYTES_HPP
-
-namespace tessera::detail {
-
-/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of
-/// the parts that there are.
-constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
-                                      const PartList& parts = {}) {
-  if (!parts.entries.empty())
-    return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
-                           parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
-  const auto bytes = [&](const Shape& extents) {
-    return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
-  };
-  // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
-  // many, whatever lies along the other dims.
-  Shape local = local_extents(global, sharding, mesh);
-  const Shape whole = local;
-  Shape count(local.size(), 1), shorter(local.size(), 0);
-  unsigned uneven = 0;
-  for (std::size_t d = 0; d < local.size(); ++d) {
-    if (sharding.dims[d].empty() || whole[d] == 0) continue;
-    const std::int64_t shards = shard_count(sharding, mesh, static_cast<int>(d));
-    count[d] = global[d] / whole[d];
-    shorter[d] = count[d] < shards ? global[d] % whole[d] : 0;
-    if (shorter[d] > 0) uneven |= 1u << d;
-  }
-  std::int64_t total = 0;
-  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: the shorter one along dim d
-    std::int64_t alike = devices_on(mesh, sharding.unreduced);
-    for (std::size_t d = 0; d < local.size(); ++d) {
-      const bool is_shorter = (kinds >> d & 1) != 0;
-      local[d] = is_shorter ? shorter[d] : whole[d];
-      if (!is_shorter) alike *= count[d];
-    }
-    total += alike * bytes(local);
-    if (kinds == 0) return total;
-  }
-}
-
-/// Bytes that a step reads or writes of a value: those of its elements, once for each part.
-constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
-  if (value.role == ValueRole::host) return 0;
-  return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
-                         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced)),
-                         "bytes of partial values");
-}
-
-/// Dims that were split only to be stored are gathered because the user said so.
-constexpr bool was_stored(const Sharding& from, const Sharding& to) {
-  bool stored = false;
-  for (int d = 0; d < from.rank; ++d) {
-    if (is_prefix(from.dims[d], to.dims[d])) continue;
-    if (from.priority[d] == 0) return false;
-    stored = true;
-  }
-  return stored;
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/partition/views.hpp
-
-#ifndef TESSERA_PARTITION_VIEWS_HPP
-#define TESSERA_PARTITION_VIEWS_HPP
+#ifndef TESSERA_PARTITION_RESHARD_VIEWS_HPP
+#define TESSERA_PARTITION_RESHARD_VIEWS_HPP
 
 namespace tessera {
 
@@ -18074,7 +17806,7 @@ constexpr Shape row_major_strides(const Shape& extents) {
 }
 
 /// Strides of a rearranged shard over the same memory. `extents` are those of the factors on the shard. Returns false
-/// where dims are merged that don't lie one behind the other: the elements have to be copied then.
+/// where dims are merged that are not contiguous: the elements have to be copied then.
 constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, const Shape& strides, int out_rank,
                                   Shape& out) {
   Shape of_factor(static_cast<std::size_t>(factors.count), 0);
@@ -18098,8 +17830,8 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
-/// How the operand of windows lies under windows that lie so; false where these are split along a dim that the operand
-/// lacks.
+/// The strides of the operand of windows, given the strides of the windows; false where these are split along a dim
+/// that the operand lacks.
 constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
   const int dim = dim_of(node);
   if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
@@ -18112,10 +17844,10 @@ constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding
 
 #endif
 
-// ---- tessera/partition/graph_planner.hpp
+// ---- tessera/partition/plan/graph_planner.hpp
 
-#ifndef TESSERA_PARTITION_GRAPH_PLANNER_HPP
-#define TESSERA_PARTITION_GRAPH_PLANNER_HPP
+#ifndef TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#define TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
 
 namespace tessera {
 
@@ -18231,7 +17963,7 @@ class GraphPlanner {
     return v;
   }
 
-  /// The sharding that a result of the graph has to have; false when it lies as it is made.
+  /// The sharding that a result of the graph has to have; false when it keeps the sharding of the unit that makes it.
   constexpr bool requested(int node, Sharding& sharding) const {
     const int k = required_[size(node)];
     if (k < 0 || requests_ == nullptr || !requests_[k].given) return false;
@@ -18244,7 +17976,7 @@ class GraphPlanner {
     Sharding wanted = final_sharding(node);
     return lies_alike(wanted, sharding) ? ValueRole::output : ValueRole::intermediate;
   }
-  /// How a result lies in the end: as requested, or as it is made, partial values reduced.
+  /// The sharding of a result in the end: as requested, or that of the unit that makes it, partial values reduced.
   constexpr Sharding final_sharding(int node) const {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
@@ -18370,7 +18102,7 @@ class GraphPlanner {
       const std::int64_t extent = solver_.links[size(g_)].factor(link(u), f).extent;
       local.push_back(extent / count + (extent % count != 0));
     }
-    if (stacked) {  // layers lie apart: they stay a dim of their own
+    if (stacked) {  // layers are not contiguous: they stay a dim of their own
       int of_layers = 0;
       for (int f = 0; f < factors.count; ++f) of_layers += factors.in_dim[f] == 0 || factors.out_dim[f] == 0;
       if (factors.count == 0 || of_layers != 1 || factors.in_dim[0] != 0 || factors.order[0] != 0 ||
@@ -18589,10 +18321,282 @@ class GraphPlanner {
 
 #endif
 
-// ---- tessera/partition/make_plan.hpp
+// ---- tessera/partition/propagation/explicit_axes.hpp
 
-#ifndef TESSERA_PARTITION_MAKE_PLAN_HPP
-#define TESSERA_PARTITION_MAKE_PLAN_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_EXPLICIT_AXES_HPP
+#define TESSERA_PARTITION_PROPAGATION_EXPLICIT_AXES_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Finds the sharding of each result over the explicit axes from its operands alone, node by node.
+class ExplicitAxes {
+ public:
+  Growable<ExplicitShardings> found;  ///< by graph
+
+  constexpr ExplicitAxes(const ProgramView& program, const PlannedMesh& mesh, const Growable<GraphShapes>& shapes,
+                         unsigned axes, CutSearch& search)
+      : program_(program), planned_(mesh), mesh_(mesh.refined), shapes_(shapes), axes_(axes), search_(search) {
+    found.resize(static_cast<std::size_t>(program.graph_count));
+  }
+
+  /// What gradients add is checked and ruled by nobody: it follows the values.
+  constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
+    const GraphView graph = program_.graphs[g];
+    Growable<Sharding> of;
+    Growable<std::uint8_t> given;
+    of.reserve(static_cast<std::size_t>(graph.size));
+    given.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      Sharding made = replicated(node.rank);
+      if (node.op == Op::argument)
+        made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
+      else if (node.op == Op::constraint)
+        made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
+      else if (node.op == Op::alike)
+        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
+      else if (node.op == Op::repeat)
+        enter(graph, id, of, derived);
+      else if (node.op == Op::project)
+        made = projected(graph, id, of);
+      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
+        made = result(g, graph, id, of);
+      of.push_back(made);
+      given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
+    }
+    if (!derived) found[static_cast<std::size_t>(g)] = {axes_, of, given};
+    outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
+    for (int k = 0; k < graph.output_count; ++k)
+      outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
+  }
+
+ private:
+  ProgramView program_;
+  const PlannedMesh& planned_;
+  const Mesh& mesh_;
+  const Growable<GraphShapes>& shapes_;
+  unsigned axes_;
+  CutSearch& search_;
+  Growable<Growable<Sharding>> outputs_;  // by body
+
+  constexpr Sharding explicit_part(const Sharding& sharding) const {
+    Sharding part = replicated(sharding.rank);
+    for (int d = 0; d < sharding.rank; ++d) {
+      if (sharding.priority[d] > 0) continue;  // gathered where it is used
+      for (std::uint8_t axis : sharding.dims[d])
+        if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
+    }
+    return part;
+  }
+
+  /// As a constraint says; over axes that it is not about, as its operand.
+  constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
+    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
+    if (node.labels[2] == 0) return made;
+    unsigned about = made.used_axes();
+    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+      for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
+    for (int d = 0; d < made.rank; ++d)
+      for (std::uint8_t axis : operand.dims[d])
+        if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
+    return made;
+  }
+
+  /// The constraint that is the only reader of a node and says its sharding, its out_sharding; -1 where there is
+  /// none, -2 where there are several.
+  static constexpr int out_sharding(const GraphView& graph, int id) {
+    int readers = 0, constraints = 0, found = -1;
+    for (int user = id + 1; user < graph.size; ++user)
+      for (int i = 0; i < graph[user].arity; ++i) {
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
+        ++readers;
+        if (graph[user].op != Op::constraint) continue;
+        ++constraints;
+        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
+      }
+    for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
+    return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
+  }
+  /// Whether the rules say the sharding of a node. Values without operands are sharded as their readers need them.
+  static constexpr bool is_ruled(const GraphView& graph, int id) {
+    const Op op = graph[id].op;
+    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
+    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
+  }
+
+  [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
+                                                    const std::string& why, const Sharding& suggestion) const {
+    std::string operands;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || graph[x].rank == 0) continue;
+      const auto at = static_cast<std::size_t>(x);
+      operands +=
+          concat_text(operands.empty() ? "" : " x ",
+                      shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
+    }
+    const std::string at = graph[id].source.text();
+    fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
+         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         spec_of(suggestion, mesh_).text(), ")");
+  }
+
+  constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
+    Sharding made = replicated(node.rank);
+    if (row.sharding == nullptr) return made;
+    FactorRule rule;
+    rule.operands.reserve(node.arity);
+    row.sharding(graph, id, rule);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
+    const Shape extents = node.op == Op::rearrange
+                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+                              : Shape{};
+    Growable<AxisList> axes(rule.kinds.size());
+    int problem = -1;
+    const char* why = "";
+    const auto object = [&](const char* text) {
+      if (problem < 0) why = text;
+      problem = id;
+    };
+    for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || has_operand(row.shape_only, i)) continue;
+      const Sharding& own = of[static_cast<std::size_t>(x)];
+      for (int d = 0; d < own.rank; ++d) {
+        if (own.dims[d].empty()) continue;
+        const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
+        if (factors.empty()) continue;
+        const auto f = static_cast<std::size_t>(factors[0]);
+        if (factors.size() > 1) {
+          if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
+            object("a dim that is split or merged does not keep its axes");
+          continue;
+        }
+        if (rule.kinds[f] == FactorKind::replicate) {
+          object("a dim that the operation takes whole is split");
+          continue;
+        }
+        // One operand of a product is gathered where the other has all of a summed dim.
+        const bool met = !axes[f].empty();
+        if (!met)
+          axes[f] = own.dims[d];
+        else if (!(axes[f] == own.dims[d]))
+          object("dims that meet are split in two ways");
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
+            (met || row.kind != OpKind::contraction))
+          object("a summed dim is split, so the result would be partial or reduced");
+      }
+    }
+    unsigned used = 0;
+    for (int d = 0; d < node.rank; ++d) {
+      const auto& factors = rule.result.dims[d];
+      if (factors.empty()) continue;
+      bool whole = true;  // the major ones before are split as far as they go
+      for (std::size_t k = 0; k < factors.size(); ++k) {
+        const auto f = static_cast<std::size_t>(factors[k]);
+        const AxisList& own = axes[f];
+        if (!whole && !own.empty()) {
+          object("a dim that is split is not the major one of those merged");
+          continue;
+        }
+        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
+        for (std::uint8_t axis : own) {
+          if (used >> axis & 1u) {
+            object("two dims of the result would be split by one axis");
+            continue;
+          }
+          used |= 1u << axis;
+          made.dims[d].push_back(axis);
+        }
+      }
+    }
+    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
+    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
+    return made;
+  }
+  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
+  /// on each device, and then the next does. False where they don't divide a part.
+  template <class Factors>
+  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
+                               Growable<AxisList>& axes) const {
+    std::size_t next = 0;
+    for (const std::int8_t factor : factors) {
+      const auto f = static_cast<std::size_t>(factor);
+      AxisList own;
+      std::int64_t left = extents[f];
+      for (; next < list.size() && left > 1; ++next) {
+        if (left % mesh_.axis_size(list[next]) != 0) return false;
+        left /= mesh_.axis_size(list[next]);
+        own.push_back(list[next]);
+      }
+      axes[f] = own;
+    }
+    return next == list.size();
+  }
+  /// Whether they do on a mesh with more cuts, which all is checked on anew.
+  template <class Factors>
+  constexpr bool cut(const AxisList& list, const Factors& factors, const Shape& extents) const {
+    return search_.cut_all(list, static_cast<int>(factors.size()), [&](int k) {
+      return extents[static_cast<std::size_t>(factors[static_cast<std::size_t>(k)])];
+    });
+  }
+  constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
+  constexpr std::int64_t devices_of(const AxisList& list) const {
+    std::int64_t n = 1;
+    for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
+    return n;
+  }
+
+  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of, bool derived) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    Growable<Sharding> inside;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
+      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
+    }
+    if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
+      outputs_[static_cast<std::size_t>(graph[id].index())].clear();
+    check(graph[id].index(), inside, derived || graph[id].derived);
+  }
+  constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
+    if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
+    return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
+  }
+};
+
+}  // namespace detail
+
+/// The shardings of the values of a program over explicit mesh axes: over these a result takes the axes of its
+/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
+/// says its sharding. What gradients add follows the values, and is not checked. By graph; where `search`
+/// finds axes to cut, these are not yet the rules. Errors:
+/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
+/// axes ("sharding in types") in JAX.
+constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const PlannedMesh& mesh,
+                                                         const Growable<GraphShapes>& shapes,
+                                                         const Growable<Sharding>& arguments, unsigned axes,
+                                                         detail::CutSearch& search) {
+  detail::ExplicitAxes rules(program, mesh, shapes, axes, search);
+  rules.check(0, arguments);
+  return rules.found;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/make_plan.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_MAKE_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_MAKE_PLAN_HPP
 
 namespace tessera {
 
@@ -18628,7 +18632,7 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
 }  // namespace detail
 
 /// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
-/// `arguments` says of each argument how it lies, or which number it is.
+/// `arguments` has the sharding of each argument that is a tensor, and the value of each that is a number.
 ///
 /// Errors: those of the rows for shapes that don't fit, `structure` for stacks of different depths, `unsupported` for a
 /// Stack whose layers are split among devices, `policy` for what the options forbid.
@@ -18696,10 +18700,10 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
 
 #endif
 
-// ---- tessera/partition/static_plan.hpp
+// ---- tessera/partition/plan/static_plan.hpp
 
-#ifndef TESSERA_PARTITION_STATIC_PLAN_HPP
-#define TESSERA_PARTITION_STATIC_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
 
 namespace tessera {
 
@@ -18915,10 +18919,10 @@ constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, L
 
 #endif
 
-// ---- tessera/partition/verify_plan.hpp
+// ---- tessera/partition/plan/verify_plan.hpp
 
-#ifndef TESSERA_PARTITION_VERIFY_PLAN_HPP
-#define TESSERA_PARTITION_VERIFY_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
 
 namespace tessera {
 

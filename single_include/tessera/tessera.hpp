@@ -98,12 +98,12 @@
 #include <utility>
 #include <vector>
 
+#include <pthread.h>
 #include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
-#include <pthread.h>
 #include <xsimd/xsimd.hpp>
 
 // ---- tessera/base/error.hpp
@@ -456,7 +456,7 @@ constexpr std::int64_t volume(const Shape& shape) {
 namespace tessera {
 
 namespace detail {
-/// What growing and copying come to at run time, compiled once for all types: `used` bytes of `old` in new memory.
+/// Growing and copying at run time, compiled once for all types: `used` bytes of `old` in new memory.
 [[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
   void* const made = ::operator new(bytes);
   if (used > 0) __builtin_memcpy(made, old, used);
@@ -641,7 +641,7 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
 
 namespace tessera {
 
-/// One wheel of a mixed-radix counter: `size` ids that lie `stride` apart.
+/// One digit of a mixed-radix counter: `size` ids, `stride` apart.
 struct Digit {
   std::int32_t size = 1;
   std::int32_t stride = 1;
@@ -1219,7 +1219,7 @@ class Mesh {
     return axis;
   }
 
-  /// The part of the mesh that lies along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
+  /// The part of the mesh along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
   constexpr SubMesh operator[](std::string_view axis) const;
   constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
 
@@ -2004,7 +2004,7 @@ constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_
 /// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: computed on as it lies; above: a way to store, which yields to other uses
+  std::uint8_t priority = 0;  ///< 0: used in computations; above: for storage only, and gathered where it is used
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
@@ -2019,9 +2019,10 @@ struct SpecEntry {
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor lies on a mesh: an entry a dim, of axes by name or by index. Dims past the last entry are not split; a
-/// scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is the major one.
-/// Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by resolve.
+/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims past the last entry
+/// are not split; a scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is
+/// the major one. Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by
+/// resolve.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 ///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts
@@ -2399,9 +2400,9 @@ constexpr std::string_view name_of(Reduction reduction) {
   return names[static_cast<std::size_t>(reduction)];
 }
 
-/// How a tensor of a known rank lies on a mesh: a spec with its axis names looked up, plus the axes that a value is
-/// still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has `cuts`, and
-/// its indices are those of the mesh cut so: see refined_mesh.
+/// How a tensor of a known rank is sharded over a mesh: a spec with its axis names looked up, plus the axes that a
+/// value is still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has
+/// `cuts`, and its indices are those of the mesh cut so: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
@@ -2456,7 +2457,7 @@ constexpr Sharding replicated(int rank) {
 
 namespace detail {
 
-/// How a tensor lies, by sub-axes: what a sharding says in indices that hold for its cuts alone.
+/// A sharding by sub-axes: what a sharding says in indices that hold for its cuts alone.
 class SubAxisSharding {
  public:
   SubAxisList dims[max_rank], unreduced;
@@ -2745,7 +2746,7 @@ class ShardGrid {
   constexpr int index_of(const Coordinates& coordinates) const { return digits(coordinates, used_); }
   /// Which replica of its shard is at `coordinates`, counted in mesh order.
   constexpr int replica_of(const Coordinates& coordinates) const { return digits(coordinates, ~unsigned{used_}); }
-  /// Where a shard lies; without a replica, the first.
+  /// The coordinates of a shard on the mesh; of its first replica by default.
   constexpr Coordinates coordinates(int index, int replica = 0) const {
     Coordinates place(static_cast<std::size_t>(rank_), 0);
     const auto digit = [&](int axis) { return (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis]; };
@@ -4317,10 +4318,10 @@ constexpr bool holds(DType type, double number) {
 
 #endif
 
-// ---- tessera/graph/op.hpp
+// ---- tessera/graph/ir/op.hpp
 
-#ifndef TESSERA_GRAPH_OP_HPP
-#define TESSERA_GRAPH_OP_HPP
+#ifndef TESSERA_GRAPH_IR_OP_HPP
+#define TESSERA_GRAPH_IR_OP_HPP
 
 namespace tessera {
 
@@ -4413,10 +4414,10 @@ enum class Op : std::uint32_t {
 
 #endif
 
-// ---- tessera/graph/node.hpp
+// ---- tessera/graph/ir/node.hpp
 
-#ifndef TESSERA_GRAPH_NODE_HPP
-#define TESSERA_GRAPH_NODE_HPP
+#ifndef TESSERA_GRAPH_IR_NODE_HPP
+#define TESSERA_GRAPH_IR_NODE_HPP
 
 namespace tessera {
 
@@ -4446,9 +4447,9 @@ struct Node {
 
 constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
 
-/// How the cotangent of a constraint lies, labels[0]: as the value, in any way, or as the spec with index labels[1]
-/// says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index labels[2] - 1
-/// lists: over all other axes the partitioner chooses.
+/// How the cotangent of a constraint is sharded, labels[0]: as the value, in any way, or as the spec with index
+/// labels[1] says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index
+/// labels[2] - 1 lists: over all other axes the partitioner chooses.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
 /// A read-only graph: nodes in topological order.
@@ -4468,10 +4469,10 @@ struct GraphView {
 
 #endif
 
-// ---- tessera/graph/host_number.hpp
+// ---- tessera/graph/ir/host_number.hpp
 
-#ifndef TESSERA_GRAPH_HOST_NUMBER_HPP
-#define TESSERA_GRAPH_HOST_NUMBER_HPP
+#ifndef TESSERA_GRAPH_IR_HOST_NUMBER_HPP
+#define TESSERA_GRAPH_IR_HOST_NUMBER_HPP
 
 namespace tessera {
 
@@ -4587,10 +4588,10 @@ struct ExactInteger {
 
 #endif
 
-// ---- tessera/graph/attributes.hpp
+// ---- tessera/graph/ir/attributes.hpp
 
-#ifndef TESSERA_GRAPH_ATTRIBUTES_HPP
-#define TESSERA_GRAPH_ATTRIBUTES_HPP
+#ifndef TESSERA_GRAPH_IR_ATTRIBUTES_HPP
+#define TESSERA_GRAPH_IR_ATTRIBUTES_HPP
 
 namespace tessera {
 
@@ -4784,10 +4785,10 @@ template <class To, class From> constexpr To narrow(From value, const char* what
 
 #endif
 
-// ---- tessera/graph/row.hpp
+// ---- tessera/graph/ir/row.hpp
 
-#ifndef TESSERA_GRAPH_ROW_HPP
-#define TESSERA_GRAPH_ROW_HPP
+#ifndef TESSERA_GRAPH_IR_ROW_HPP
+#define TESSERA_GRAPH_IR_ROW_HPP
 
 namespace tessera {
 
@@ -4945,10 +4946,10 @@ constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
 
 #endif
 
-// ---- tessera/graph/graph.hpp
+// ---- tessera/graph/ir/graph.hpp
 
-#ifndef TESSERA_GRAPH_GRAPH_HPP
-#define TESSERA_GRAPH_GRAPH_HPP
+#ifndef TESSERA_GRAPH_IR_GRAPH_HPP
+#define TESSERA_GRAPH_IR_GRAPH_HPP
 
 namespace tessera {
 
@@ -5063,10 +5064,10 @@ struct Module {
 
 #endif
 
-// ---- tessera/graph/precision.hpp
+// ---- tessera/graph/ir/precision.hpp
 
-#ifndef TESSERA_GRAPH_PRECISION_HPP
-#define TESSERA_GRAPH_PRECISION_HPP
+#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
+#define TESSERA_GRAPH_IR_PRECISION_HPP
 
 namespace tessera {
 
@@ -5122,10 +5123,10 @@ constexpr int split_product(Graph& made, const Node& node, const std::int32_t* o
 
 #endif
 
-// ---- tessera/graph/value.hpp
+// ---- tessera/graph/ir/value.hpp
 
-#ifndef TESSERA_GRAPH_VALUE_HPP
-#define TESSERA_GRAPH_VALUE_HPP
+#ifndef TESSERA_GRAPH_IR_VALUE_HPP
+#define TESSERA_GRAPH_IR_VALUE_HPP
 
 namespace tessera {
 
@@ -5173,7 +5174,7 @@ constexpr unsigned extending_dims(const Node& x, int rank) {
 /// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
-  // Dims that extend in an operand, moved to where they lie in the result.
+  // Dims of an operand that are not of static extent 1, shifted to their positions in the result.
   const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) | (~y.unit & ((1u << y.rank) - 1))
                                                                                           << (made.rank - y.rank);
   made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
@@ -5338,7 +5339,7 @@ constexpr Value drop_units(Value x, unsigned dims) {
   return rearrange(x, out, f, nullptr);
 }
 
-/// The earliest value that has the shape of x by construction. Shapes are asked of it, so that nothing is kept alive,
+/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
 /// or computed again, for its shape alone.
 constexpr Value shape_source(Value x) {
   const Graph& graph = x.module->graph(x.graph);
@@ -5446,10 +5447,10 @@ constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
 
 #endif
 
-// ---- tessera/graph/host.hpp
+// ---- tessera/graph/ir/host.hpp
 
-#ifndef TESSERA_GRAPH_HOST_HPP
-#define TESSERA_GRAPH_HOST_HPP
+#ifndef TESSERA_GRAPH_IR_HOST_HPP
+#define TESSERA_GRAPH_IR_HOST_HPP
 
 namespace tessera {
 
@@ -5498,10 +5499,10 @@ class Scalar {
 
 #endif
 
-// ---- tessera/graph/operand.hpp
+// ---- tessera/graph/trace/operand.hpp
 
-#ifndef TESSERA_GRAPH_OPERAND_HPP
-#define TESSERA_GRAPH_OPERAND_HPP
+#ifndef TESSERA_GRAPH_TRACE_OPERAND_HPP
+#define TESSERA_GRAPH_TRACE_OPERAND_HPP
 
 namespace tessera {
 
@@ -5569,10 +5570,10 @@ template <class T> struct At {
 
 #endif
 
-// ---- tessera/graph/expr.hpp
+// ---- tessera/graph/trace/expr.hpp
 
-#ifndef TESSERA_GRAPH_EXPR_HPP
-#define TESSERA_GRAPH_EXPR_HPP
+#ifndef TESSERA_GRAPH_TRACE_EXPR_HPP
+#define TESSERA_GRAPH_TRACE_EXPR_HPP
 
 namespace tessera {
 
@@ -5941,7 +5942,7 @@ enum class Role : std::uint8_t {
   head,    ///< makes logits: [features, classes]
 };
 
-/// How the parameters and the tokens of a model lie on a mesh: one spec for each part that a parameter plays. A layout
+/// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A layout
 /// changes where numbers are and what is communicated, never which numbers they are.
 ///
 /// Collectives of one transformer layer and one training step, each of the bytes of the named tensor:
@@ -6037,10 +6038,143 @@ constexpr Layout fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = 
 
 #endif
 
-// ---- tessera/graph/gradient.hpp
+// ---- tessera/graph/ir/program.hpp
 
-#ifndef TESSERA_GRAPH_GRADIENT_HPP
-#define TESSERA_GRAPH_GRADIENT_HPP
+#ifndef TESSERA_GRAPH_IR_PROGRAM_HPP
+#define TESSERA_GRAPH_IR_PROGRAM_HPP
+
+namespace tessera {
+
+/// A read-only traced program: graph 0 and the bodies of its repeats.
+struct ProgramView {
+  const GraphView* graphs = nullptr;
+  int graph_count = 0;
+  const PartitionSpec* specs = nullptr;
+  int argument_count = 0;  ///< leaves of the arguments, used or not
+  int spec_count = 0;
+
+  constexpr const GraphView& main() const { return graphs[0]; }
+};
+
+struct ProgramSize {
+  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
+
+  static constexpr ProgramSize of(const Module& module) {
+    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
+    for (const Graph& graph : module.graphs) {
+      size.nodes += static_cast<int>(graph.nodes.size());
+      size.operands += static_cast<int>(graph.operands.size());
+      size.outputs += static_cast<int>(graph.outputs.size());
+    }
+    return size;
+  }
+  constexpr bool fits(const ProgramSize& room) const {
+    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
+           specs <= room.specs;
+  }
+};
+
+/// A traced program as a constant: arrays with room for a program of this size. One that has no room leaves them empty,
+/// and says in `used` how much it takes.
+template <ProgramSize Room> struct FrozenProgram {
+  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
+  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
+  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
+  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  ProgramSize used{1, 0, 0, 0, 0};
+  int argument_count = 0;   ///< leaves of the arguments, used or not
+  bool simplified = false;  ///< what this was made from
+  Refusal refusal{};
+
+  constexpr FrozenProgram() = default;
+  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
+      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
+    if (!used.fits(Room)) return;
+    int node = 0, operand = 0, output = 0;
+    for (int g = 0; g < used.graphs; ++g) {
+      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
+      for (const Node& n : graph.nodes) nodes[node++] = n;
+      for (std::int32_t id : graph.operands) operands[operand++] = id;
+      for (std::int32_t id : graph.outputs) outputs[output++] = id;
+      node_begin[g + 1] = node;
+      operand_begin[g + 1] = operand;
+      output_begin[g + 1] = output;
+    }
+    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+  }
+  /// The same without the room that was not needed.
+  template <ProgramSize Larger>
+  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
+      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
+    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
+    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
+    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
+    for (int g = 0; g <= used.graphs; ++g) {
+      node_begin[g] = from.node_begin[g];
+      operand_begin[g] = from.operand_begin[g];
+      output_begin[g] = from.output_begin[g];
+    }
+  }
+
+  constexpr GraphView graph(int g) const {
+    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
+            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/ir/node_check.hpp
+
+#ifndef TESSERA_GRAPH_IR_NODE_CHECK_HPP
+#define TESSERA_GRAPH_IR_NODE_CHECK_HPP
+
+namespace tessera {
+
+/// The rule that a node breaks; empty when it breaks none.
+using BrokenRule = std::string_view;
+
+/// What the check of one node sees. Its number of operands has been checked, and that operands stand before it.
+struct NodeCheck {
+  const ProgramView& program;
+  const GraphView& graph;
+  int graph_index = 0, id = 0;
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
+  /// Whether operand i is a size.
+  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
+  /// Whether the first attribute is a dim of the node.
+  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
+};
+
+/// What every node of an operation keeps to.
+using CheckRule = BrokenRule (*)(const NodeCheck&);
+
+/// The check of an operation. Defined in ops/rows.hpp.
+constexpr CheckRule check_of(Op op);
+
+constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
+/// x with a dim of layers in front.
+constexpr bool stacks(const Node& stacked, const Node& x) {
+  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+         stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/transform/gradient.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_GRADIENT_HPP
 
 namespace tessera {
 
@@ -6169,139 +6303,6 @@ constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::i
 
 #endif
 
-// ---- tessera/graph/program.hpp
-
-#ifndef TESSERA_GRAPH_PROGRAM_HPP
-#define TESSERA_GRAPH_PROGRAM_HPP
-
-namespace tessera {
-
-/// A read-only traced program: graph 0 and the bodies of its repeats.
-struct ProgramView {
-  const GraphView* graphs = nullptr;
-  int graph_count = 0;
-  const PartitionSpec* specs = nullptr;
-  int argument_count = 0;  ///< leaves of the arguments, used or not
-  int spec_count = 0;
-
-  constexpr const GraphView& main() const { return graphs[0]; }
-};
-
-struct ProgramSize {
-  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
-
-  static constexpr ProgramSize of(const Module& module) {
-    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
-    for (const Graph& graph : module.graphs) {
-      size.nodes += static_cast<int>(graph.nodes.size());
-      size.operands += static_cast<int>(graph.operands.size());
-      size.outputs += static_cast<int>(graph.outputs.size());
-    }
-    return size;
-  }
-  constexpr bool fits(const ProgramSize& room) const {
-    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
-           specs <= room.specs;
-  }
-};
-
-/// A traced program as a constant: arrays with room for a program of this size. One that has no room leaves them empty,
-/// and says in `used` how much it takes.
-template <ProgramSize Room> struct FrozenProgram {
-  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
-  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
-  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
-  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
-  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  ProgramSize used{1, 0, 0, 0, 0};
-  int argument_count = 0;   ///< leaves of the arguments, used or not
-  bool simplified = false;  ///< what this was made from
-  Refusal refusal{};
-
-  constexpr FrozenProgram() = default;
-  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
-      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
-    if (!used.fits(Room)) return;
-    int node = 0, operand = 0, output = 0;
-    for (int g = 0; g < used.graphs; ++g) {
-      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
-      for (const Node& n : graph.nodes) nodes[node++] = n;
-      for (std::int32_t id : graph.operands) operands[operand++] = id;
-      for (std::int32_t id : graph.outputs) outputs[output++] = id;
-      node_begin[g + 1] = node;
-      operand_begin[g + 1] = operand;
-      output_begin[g + 1] = output;
-    }
-    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
-  }
-  /// The same without the room that was not needed.
-  template <ProgramSize Larger>
-  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
-      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
-    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
-    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
-    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
-    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
-    for (int g = 0; g <= used.graphs; ++g) {
-      node_begin[g] = from.node_begin[g];
-      operand_begin[g] = from.operand_begin[g];
-      output_begin[g] = from.output_begin[g];
-    }
-  }
-
-  constexpr GraphView graph(int g) const {
-    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
-            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/node_check.hpp
-
-#ifndef TESSERA_GRAPH_NODE_CHECK_HPP
-#define TESSERA_GRAPH_NODE_CHECK_HPP
-
-namespace tessera {
-
-/// The rule that a node breaks; empty when it breaks none.
-using BrokenRule = std::string_view;
-
-/// What the check of one node sees. Its number of operands has been checked, and that operands stand before it.
-struct NodeCheck {
-  const ProgramView& program;
-  const GraphView& graph;
-  int graph_index = 0, id = 0;
-
-  constexpr const Node& node() const { return graph[id]; }
-  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
-  /// Whether operand i is a size.
-  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
-  /// Whether the first attribute is a dim of the node.
-  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
-};
-
-/// What every node of an operation keeps to.
-using CheckRule = BrokenRule (*)(const NodeCheck&);
-
-/// The check of an operation. Defined in ops/rows.hpp.
-constexpr CheckRule check_of(Op op);
-
-constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// x with a dim of layers in front.
-constexpr bool stacks(const Node& stacked, const Node& x) {
-  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/operation.hpp
 
 #ifndef TESSERA_OPS_OPERATION_HPP
@@ -6312,7 +6313,7 @@ namespace tessera {
 namespace ops {
 
 /// An operation is a struct in ops/ with
-///   row       all that passes ask of it (graph/row.hpp); elementwise operations say it in parts
+///   row       all that passes ask of it (graph/ir/row.hpp); elementwise operations say it in parts
 ///   (elementwise_operation.hpp) gradient  a GradientRule, if there is one
 /// and stands in the list of its family, which rows.hpp joins.
 template <class... Operation> struct OperationList {};
@@ -7164,10 +7165,10 @@ template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at =
 
 #endif
 
-// ---- tessera/graph/attention_form.hpp
+// ---- tessera/graph/ir/attention_form.hpp
 
-#ifndef TESSERA_GRAPH_ATTENTION_FORM_HPP
-#define TESSERA_GRAPH_ATTENTION_FORM_HPP
+#ifndef TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
+#define TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
 
 namespace tessera {
 
@@ -7199,10 +7200,10 @@ struct AttentionForm {
 
 #endif
 
-// ---- tessera/graph/node_text.hpp
+// ---- tessera/graph/ir/node_text.hpp
 
-#ifndef TESSERA_GRAPH_NODE_TEXT_HPP
-#define TESSERA_GRAPH_NODE_TEXT_HPP
+#ifndef TESSERA_GRAPH_IR_NODE_TEXT_HPP
+#define TESSERA_GRAPH_IR_NODE_TEXT_HPP
 
 namespace tessera {
 
@@ -7233,10 +7234,10 @@ inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) 
 
 #endif
 
-// ---- tessera/ops/attention_rows.hpp
+// ---- tessera/ops/attention/attention_rows.hpp
 
-#ifndef TESSERA_OPS_ATTENTION_ROWS_HPP
-#define TESSERA_OPS_ATTENTION_ROWS_HPP
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -7487,10 +7488,10 @@ using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, Attention
 
 #endif
 
-// ---- tessera/ops/contraction_rows.hpp
+// ---- tessera/ops/contraction/contraction_rows.hpp
 
-#ifndef TESSERA_OPS_CONTRACTION_ROWS_HPP
-#define TESSERA_OPS_CONTRACTION_ROWS_HPP
+#ifndef TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -7651,10 +7652,156 @@ using ContractionOperations = OperationList<EinsumOp>;
 
 #endif
 
-// ---- tessera/graph/repeat_gradient.hpp
+// ---- tessera/ops/contraction/window_rows.hpp
 
-#ifndef TESSERA_GRAPH_REPEAT_GRADIENT_HPP
-#define TESSERA_GRAPH_REPEAT_GRADIENT_HPP
+#ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+
+namespace tessera::build {
+
+/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
+/// runs and of the elements in one.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
+  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  return x.make({.op = Op::windows,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, size.id, stride.id, dilation.id});
+}
+/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
+  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  return x.make({.op = Op::fold,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, stride.id, dilation.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape windows_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
+  shape.insert(dim + 1, size);
+  return shape;
+}
+
+/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
+template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
+  const auto dim = static_cast<std::size_t>(dim_of(node));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = strides[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  strides.insert(dim + 1, steps(number(3)));
+  strides[dim] = steps(number(2));
+  return strides;
+}
+
+/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
+                               FactorRule& rule) {
+  for (int d = 0; d < line.rank; ++d) {
+    const int other = d > dim ? d + 1 : d;
+    if (!line.is_unit(d)) {
+      of_line.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
+      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+    }
+    for (int r = dim; d == dim && r < dim + 2; ++r)
+      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+  }
+}
+
+// Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
+struct WindowsOp {
+  static constexpr OpRow row{.name = "windows",
+                             .kind = OpKind::layout,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = windows_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
+                                                   rule.operands[0], rule);
+                                 },
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int dim = dim_of(r.node());
+    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+// Operands: stride, dilation and extent after the first.
+struct FoldOp {
+  static constexpr OpRow row{.name = "fold",
+                             .kind = OpKind::fold,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   Shape shape = c.operand(0);
+                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+                                   shape.erase(dim + 1);
+                                   shape[dim] = c.number(3);
+                                   return shape;
+                                 },
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                                   rule.operands[0], rule.result, rule);
+                                 }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const int dim = dim_of(r.node());
+    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/graph/transform/repeat_gradient.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
 
 namespace tessera {
 
@@ -8003,10 +8150,10 @@ using elementwise_operation =
 
 #endif
 
-// ---- tessera/ops/indexed_rows.hpp
+// ---- tessera/ops/indexing/indexed_rows.hpp
 
-#ifndef TESSERA_OPS_INDEXED_ROWS_HPP
-#define TESSERA_OPS_INDEXED_ROWS_HPP
+#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -8131,7 +8278,7 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
-/// A number that is computed on the host: it lies nowhere.
+/// A number that is computed on the host: no device holds it.
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
@@ -8295,7 +8442,7 @@ struct ConstraintOp {
     Node made = r.node();
     const auto layout = static_cast<CotangentLayout>(made.labels[0]);
     if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (layout == CotangentLayout::own_spec) {  // of which the cotangent lies as the value does
+    if (layout == CotangentLayout::own_spec) {  // whose cotangent is sharded as the value is
       made.value = made.labels[1];
       made.labels[1] = static_cast<std::int8_t>(r.node().index());
     }
@@ -8307,7 +8454,7 @@ struct ConstraintOp {
   };
 };
 
-// The second operand says how the result lies, and its elements are never read.
+// The result is sharded as the second operand is, whose elements are never read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
                              .kind = OpKind::constraint,
@@ -8333,10 +8480,61 @@ using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, 
 
 #endif
 
-// ---- tessera/ops/layout_rows.hpp
+// ---- tessera/ops/indexing/scan_rows.hpp
 
-#ifndef TESSERA_OPS_LAYOUT_ROWS_HPP
-#define TESSERA_OPS_LAYOUT_ROWS_HPP
+#ifndef TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+#define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+
+namespace tessera::build {
+
+constexpr Value cumsum(Value x, int dim, Scan scan) {
+  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
+  const Value wide = cast(x, summed_as(x.dtype()));
+  const Node& from = wide.node();
+  return cast(
+      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
+                {wide.id}),
+      sum_type(x.dtype()));
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_scan(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+}
+
+// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+struct CumsumOp {
+  static constexpr OpRow row{.name = "cumsum",
+                             .kind = OpKind::scan,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = like_shape,
+                             .sharding = like_sharding};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Scan scan = Scan::of(r.node());
+    scan.reverse = !scan.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
+  static constexpr CheckRule check = check_scan;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Scan scan = Scan::of(graph[id]);
+    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+  };
+};
+
+using ScanOperations = OperationList<CumsumOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/layout/layout_rows.hpp
+
+#ifndef TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
+#define TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
 
 namespace tessera::ops {
 
@@ -8744,184 +8942,10 @@ using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, Pe
 
 #endif
 
-// ---- tessera/ops/reduction_rows.hpp
+// ---- tessera/ops/indexing/sort_rows.hpp
 
-#ifndef TESSERA_OPS_REDUCTION_ROWS_HPP
-#define TESSERA_OPS_REDUCTION_ROWS_HPP
-
-namespace tessera::ops {
-
-constexpr Shape reduction_shape(const ShapeContext& c) {
-  const Reduced reduced = Reduced::of(c.node());
-  Shape shape;
-  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (!reduced.has(d))
-      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
-    else if (reduced.keep)
-      shape.push_back(1);
-  }
-  return shape;
-}
-
-constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  const Node& x = graph.operand_node(id, 0);
-  DimFactors& dims = rule.operands.emplace_back();
-  int out = 0;
-  for (int d = 0; d < x.rank; ++d) {
-    if (!x.is_unit(d)) {
-      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
-      dims.dims[d].push_back(factor);
-      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
-    }
-    if (!reduced.has(d) || reduced.keep) ++out;
-  }
-}
-
-/// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
-constexpr Value with_kept_dims(const Gradient& r, Value v) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.keep || v.rank() == 0) return v;
-  return build::insert_units(v, reduced.dims, r.x(0).rank());
-}
-
-/// Where several elements share the extreme value, each gets an equal part of the cotangent.
-constexpr void extreme_gradient(Gradient& r) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.constant) return;
-  Value x = r.x(0);
-  Value best = with_kept_dims(r, r.y());
-  Value one = x.number(1), zero = x.number(0);
-  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
-  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
-  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
-}
-
-constexpr BrokenRule check_reduction(const NodeCheck& c) {
-  const Node &node = c.node(), &from = c.x(0);
-  const Reduced reduced = Reduced::of(node);
-  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-  int rank = 0;
-  unsigned unit = 0;
-  for (int d = 0; d < from.rank; ++d) {
-    if (reduced.has(d) && !reduced.keep) continue;
-    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
-    ++rank;
-  }
-  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
-                                                                            : "the result has the dims that are kept";
-}
-
-inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  std::string text;
-  for (int d = 0; d < max_rank; ++d)
-    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
-  return text + (reduced.keep ? ", keepdims" : "");
-}
-
-struct SumOp {
-  static constexpr OpRow row{.name = "sum",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    if (Reduced::of(r.node()).constant) return;
-    Value g = r.g();
-    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-  };
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-struct MaxOp {
-  static constexpr OpRow row{.name = "max",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-struct MinOp {
-  static constexpr OpRow row{.name = "min",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/scan_rows.hpp
-
-#ifndef TESSERA_OPS_SCAN_ROWS_HPP
-#define TESSERA_OPS_SCAN_ROWS_HPP
-
-namespace tessera::build {
-
-constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
-  const Value wide = cast(x, summed_as(x.dtype()));
-  const Node& from = wide.node();
-  return cast(
-      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
-                {wide.id}),
-      sum_type(x.dtype()));
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr BrokenRule check_scan(const NodeCheck& c) {
-  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
-}
-
-// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
-struct CumsumOp {
-  static constexpr OpRow row{.name = "cumsum",
-                             .kind = OpKind::scan,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = like_shape,
-                             .sharding = like_sharding};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    Scan scan = Scan::of(r.node());
-    scan.reverse = !scan.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
-  };
-  static constexpr CheckRule check = check_scan;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const Scan scan = Scan::of(graph[id]);
-    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
-  };
-};
-
-using ScanOperations = OperationList<CumsumOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/sort_rows.hpp
-
-#ifndef TESSERA_OPS_SORT_ROWS_HPP
-#define TESSERA_OPS_SORT_ROWS_HPP
+#ifndef TESSERA_OPS_INDEXING_SORT_ROWS_HPP
+#define TESSERA_OPS_INDEXING_SORT_ROWS_HPP
 
 namespace tessera::build {
 
@@ -9049,147 +9073,124 @@ using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
 
 #endif
 
-// ---- tessera/ops/window_rows.hpp
+// ---- tessera/ops/reduction/reduction_rows.hpp
 
-#ifndef TESSERA_OPS_WINDOW_ROWS_HPP
-#define TESSERA_OPS_WINDOW_ROWS_HPP
-
-namespace tessera::build {
-
-/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
-/// runs and of the elements in one.
-constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
-  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
-  return x.make({.op = Op::windows,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, size.id, stride.id, dilation.id});
-}
-/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
-constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
-  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
-  return x.make({.op = Op::fold,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, stride.id, dilation.id, extent.id});
-}
-
-}  // namespace tessera::build
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
 
 namespace tessera::ops {
 
-constexpr Shape windows_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  std::int64_t last = 0;  // element of the first window
-  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "a window is longer than the dim", "conv");
-  shape[dim] = (shape[dim] - last - 1) / stride + 1;
-  shape.insert(dim + 1, size);
+constexpr Shape reduction_shape(const ShapeContext& c) {
+  const Reduced reduced = Reduced::of(c.node());
+  Shape shape;
+  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
+  }
   return shape;
 }
 
-/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
-template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
-  const auto dim = static_cast<std::size_t>(dim_of(node));
-  // A step that is too large for the memory is never made: that dim has one index.
-  const auto steps = [from = strides[dim]](std::int64_t by) {
-    std::int64_t stride = 0;
-    return multiply_fits(from, by, stride) ? stride : 0;
-  };
-  strides.insert(dim + 1, steps(number(3)));
-  strides[dim] = steps(number(2));
-  return strides;
-}
-
-/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
-constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
-                               FactorRule& rule) {
-  for (int d = 0; d < line.rank; ++d) {
-    const int other = d > dim ? d + 1 : d;
-    if (!line.is_unit(d)) {
-      of_line.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
-      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  const Node& x = graph.operand_node(id, 0);
+  DimFactors& dims = rule.operands.emplace_back();
+  int out = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    if (!x.is_unit(d)) {
+      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
+      dims.dims[d].push_back(factor);
+      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
     }
-    for (int r = dim; d == dim && r < dim + 2; ++r)
-      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+    if (!reduced.has(d) || reduced.keep) ++out;
   }
 }
 
-// Operands: size, stride and dilation after the first.
-/// `runs` has two dims where `line` has one.
-constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
-  const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
-  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
-  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
-      unsigned{runs.unit} >> (dim + 2) != after)
-    return "one dim is two of the other";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+/// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
+constexpr Value with_kept_dims(const Gradient& r, Value v) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.keep || v.rank() == 0) return v;
+  return build::insert_units(v, reduced.dims, r.x(0).rank());
 }
 
-struct WindowsOp {
-  static constexpr OpRow row{.name = "windows",
-                             .kind = OpKind::layout,
-                             .arity = 4,
+/// Where several elements share the extreme value, each gets an equal part of the cotangent.
+constexpr void extreme_gradient(Gradient& r) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.constant) return;
+  Value x = r.x(0);
+  Value best = with_kept_dims(r, r.y());
+  Value one = x.number(1), zero = x.number(0);
+  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
+  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
+  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
+}
+
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  int rank = 0;
+  unsigned unit = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
+    ++rank;
+  }
+  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
+                                                                            : "the result has the dims that are kept";
+}
+
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
+struct SumOp {
+  static constexpr OpRow row{.name = "sum",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
                              .linear = Linearity::first,
-                             .shape = windows_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
-                                                   rule.operands[0], rule);
-                                 },
-                             .flops = 0};
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
-    const int dim = dim_of(r.node());
-    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+    if (Reduced::of(r.node()).constant) return;
+    Value g = r.g();
+    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
-// Operands: stride, dilation and extent after the first.
-struct FoldOp {
-  static constexpr OpRow row{.name = "fold",
-                             .kind = OpKind::fold,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   Shape shape = c.operand(0);
-                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-                                   shape.erase(dim + 1);
-                                   shape[dim] = c.number(3);
-                                   return shape;
-                                 },
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                                   rule.operands[0], rule.result, rule);
-                                 }};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const int dim = dim_of(r.node());
-    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
+struct MaxOp {
+  static constexpr OpRow row{.name = "max",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
 };
 
-using WindowOperations = OperationList<WindowsOp, FoldOp>;
+struct MinOp {
+  static constexpr OpRow row{.name = "min",
+                             .kind = OpKind::reduction,
+                             .arity = 1,
+                             .shape = reduction_shape,
+                             .sharding = reduction_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = extreme_gradient;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
 
 }  // namespace tessera::ops
 
@@ -9323,10 +9324,10 @@ template <class X, class Parameter> constexpr auto as_met_by(const Parameter& pa
 
 #endif
 
-// ---- tessera/ops/einsum.hpp
+// ---- tessera/ops/contraction/einsum.hpp
 
-#ifndef TESSERA_OPS_EINSUM_HPP
-#define TESSERA_OPS_EINSUM_HPP
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
 
 namespace tessera {
 
@@ -9372,10 +9373,10 @@ struct EinsumText {
   }
 };
 
-/// The element type of a product: what is asked for, or that of its operands.
+/// The element type of a product: the `Out` of the call, or that of its operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// The product as it is computed, in the element type that is asked for.
+/// The product as it is computed, converted to the element type `Out`.
 template <class Out> constexpr Value rounded_product(Value product, DType operands) {
   if constexpr (std::is_void_v<Out>)
     return build::cast(product, operands);
@@ -9799,7 +9800,7 @@ constexpr bool is_empty(const Shape& extents) {
   return false;
 }
 
-/// An element of N bytes, copied through memcpy so that any type may lie there.
+/// An element of N bytes, copied through memcpy so that any type may be stored there.
 template <std::size_t N>
 using Word = std::conditional_t<
     N == 1, std::uint8_t,
@@ -10176,191 +10177,10 @@ using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<cons
 
 #endif
 
-// ---- tessera/runtime/box_index.hpp
+// ---- tessera/runtime/threads/at_fork.hpp
 
-#ifndef TESSERA_RUNTIME_BOX_INDEX_HPP
-#define TESSERA_RUNTIME_BOX_INDEX_HPP
-
-namespace tessera::runtime {
-
-/// Finds the boxes that overlap a given one. Shards of a sharding form a grid, in which a box is looked up dim by dim;
-/// boxes that form none are scanned.
-class BoxIndex {
-  using Cut = std::pair<std::int64_t, std::int64_t>;
-
- public:
-  explicit BoxIndex(std::vector<Box> boxes) : boxes_(std::move(boxes)) {
-    const std::size_t rank = boxes_.empty() ? 0 : boxes_[0].begin.size();
-    std::size_t cells = 1;
-    is_grid_ = true;
-    for (std::size_t dim = 0; dim < rank && is_grid_; ++dim) {
-      auto& cuts = cuts_[dim];
-      for (const Box& box : boxes_)
-        if (!box.empty()) cuts.push_back({box.begin[dim], box.end[dim]});
-      std::sort(cuts.begin(), cuts.end());
-      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-      for (std::size_t i = 1; i < cuts.size(); ++i) is_grid_ = is_grid_ && cuts[i - 1].second <= cuts[i].first;
-      cells *= cuts.size();
-      is_grid_ = is_grid_ && cells <= 4 * boxes_.size();
-    }
-    if (is_grid_) fill_cells(cells);
-  }
-
-  const Box& operator[](std::size_t i) const { return boxes_[i]; }
-
-  /// Calls found(i, overlap) for each box i that shares an element with `box`.
-  template <class Found> void for_each_overlap(const Box& box, Found found) const {
-    if (box.empty() || boxes_.empty()) return;
-    if (!is_grid_) {
-      for (std::size_t i = 0; i < boxes_.size(); ++i) visit(i, box, found);
-      return;
-    }
-    std::array<std::size_t, max_rank> low{}, high{}, at{};
-    const std::size_t rank = box.begin.size();
-    for (std::size_t dim = 0; dim < rank; ++dim) {
-      const auto& cuts = cuts_[dim];
-      const auto cuts_while = [&](auto holds) {
-        return static_cast<std::size_t>(std::partition_point(cuts.begin(), cuts.end(), holds) - cuts.begin());
-      };
-      low[dim] = cuts_while([&](const Cut& cut) { return cut.second <= box.begin[dim]; });
-      high[dim] = cuts_while([&](const Cut& cut) { return cut.first < box.end[dim]; });
-      if (low[dim] >= high[dim]) return;
-      at[dim] = low[dim];
-    }
-    for (;;) {
-      std::size_t cell = 0;
-      for (std::size_t dim = 0; dim < rank; ++dim) cell = cell * cuts_[dim].size() + at[dim];
-      if (cells_[cell] >= 0) visit(static_cast<std::size_t>(cells_[cell]), box, found);
-      std::size_t dim = rank;
-      while (dim > 0 && ++at[dim - 1] == high[dim - 1]) {
-        --dim;
-        at[dim] = low[dim];
-      }
-      if (dim == 0) return;
-    }
-  }
-
- private:
-  std::vector<Box> boxes_;
-  std::array<std::vector<Cut>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
-  std::vector<int> cells_;                       // the box in each cell, or -1
-  bool is_grid_ = false;
-
-  void fill_cells(std::size_t cells) {
-    cells_.assign(cells, -1);
-    for (std::size_t i = 0; i < boxes_.size(); ++i) {
-      const Box& box = boxes_[i];
-      if (box.empty()) continue;
-      std::size_t cell = 0;
-      for (std::size_t dim = 0; dim < box.begin.size(); ++dim) {
-        const auto& cuts = cuts_[dim];
-        const auto at = std::lower_bound(cuts.begin(), cuts.end(), Cut{box.begin[dim], box.end[dim]});
-        cell = cell * cuts.size() + static_cast<std::size_t>(at - cuts.begin());
-      }
-      if (cells_[cell] >= 0)
-        fail(errc::graph_invalid, "[reshard] one source an element: ", cells_[cell], " and ", i, " hold the same box");
-      cells_[cell] = static_cast<int>(i);
-    }
-  }
-
-  template <class Found> void visit(std::size_t i, const Box& box, Found& found) const {
-    if (const Box overlap = intersect(boxes_[i], box); !overlap.empty()) found(i, overlap);
-  }
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/kernels/cpu.hpp
-
-#ifndef TESSERA_KERNELS_CPU_HPP
-#define TESSERA_KERNELS_CPU_HPP
-
-#if defined(__linux__)
-#include <unistd.h>
-#endif
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
-namespace tessera::kernels {
-
-/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
-enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
-
-/// "portable", "avx2", "avx512", "amx".
-constexpr std::string_view name_of(CpuLevel level) {
-  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
-  return names[static_cast<std::size_t>(level)];
-}
-
-}  // namespace tessera::kernels
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-#if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The
-/// program still has to ask for them: bf16_level() does, when the first such product runs.
-inline bool has_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
-  constexpr unsigned rounds = 1u << 5;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & rounds) == 0) return false;
-  unsigned low = 0, high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & state) == state;
-}
-#endif
-
-inline CpuLevel detect_cpu() {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
-  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
-  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
-#else
-  return CpuLevel::portable;
-#endif
-}
-
-/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
-inline CpuLevel restricted(CpuLevel has, const char* wanted) {
-  if (wanted == nullptr || *wanted == '\0') return has;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
-    if (name_of(level) == wanted) return level < has ? level : has;
-  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
-}
-
-/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
-inline std::int64_t second_level_cache() {
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (bytes >= 1 << 17) return bytes;
-#endif
-  return 1 << 20;
-}
-
-}  // namespace detail
-
-/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
-/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
-inline CpuLevel cpu_level() {
-  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
-  return level;
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/runtime/at_fork.hpp
-
-#ifndef TESSERA_RUNTIME_AT_FORK_HPP
-#define TESSERA_RUNTIME_AT_FORK_HPP
+#ifndef TESSERA_RUNTIME_THREADS_AT_FORK_HPP
+#define TESSERA_RUNTIME_THREADS_AT_FORK_HPP
 
 namespace tessera::runtime {
 
@@ -10374,586 +10194,10 @@ template <auto Lock> void hold_at_fork() {
 
 #endif
 
-// ---- tessera/runtime/pinning.hpp
+// ---- tessera/runtime/memory/buffer.hpp
 
-#ifndef TESSERA_RUNTIME_PINNING_HPP
-#define TESSERA_RUNTIME_PINNING_HPP
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
-#include <tbb/task_arena.h>
-#include <tbb/task_scheduler_observer.h>
-
-namespace tessera::runtime {
-
-/// Keeps each worker of an arena on one processor, so that what it has in its caches, and the memory that it touched
-/// first, stay near it. The threads that call loops are the user's, and left alone. Linux only; elsewhere nothing
-/// happens.
-class Pinning : public tbb::task_scheduler_observer {
- public:
-  explicit Pinning(tbb::task_arena& arena) : tbb::task_scheduler_observer(arena) {
-#if defined(__linux__)
-    if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
-    observe(true);
-#endif
-  }
-  ~Pinning() override { observe(false); }
-
-#if defined(__linux__)
-  void on_scheduler_entry(bool is_worker) override {
-    if (is_worker) move_to(place_of(static_cast<std::size_t>(tbb::this_task_arena::current_thread_index())));
-  }
-  void on_scheduler_exit(bool is_worker) override {
-    if (is_worker) move_to(allowed_);
-  }
-
- private:
-  cpu_set_t allowed_;  ///< of the thread that asked for it
-
-  /// The i-th of the processors that the process may use, counted around.
-  cpu_set_t place_of(std::size_t i) const {
-    const auto count = static_cast<std::size_t>(CPU_COUNT(&allowed_));
-    cpu_set_t place;
-    CPU_ZERO(&place);
-    if (count == 0) return allowed_;
-    i %= count;
-    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &allowed_) && i-- == 0) {
-        CPU_SET(cpu, &place);
-        break;
-      }
-    return place;
-  }
-  /// Where it fails, a thread stays where it was: that costs speed alone.
-  static void move_to(const cpu_set_t& place) {
-    if (CPU_COUNT(&place) > 0) (void)::sched_setaffinity(0, sizeof place, &place);
-  }
-#endif
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/team.hpp
-
-#ifndef TESSERA_RUNTIME_TEAM_HPP
-#define TESSERA_RUNTIME_TEAM_HPP
-
-namespace tessera {
-
-/// About what one item of a loop costs, in nanoseconds of one thread. A factor of two off does no harm.
-struct Cost {
-  double nanoseconds = 0;
-
-  /// Of moving bytes through memory, reads and writes together.
-  static constexpr Cost bytes(double count) { return {count / 20}; }
-  /// Of arithmetic at the speed of a decent kernel.
-  static constexpr Cost flops(double count) { return {count / 50}; }
-  friend constexpr Cost operator+(Cost a, Cost b) { return {a.nanoseconds + b.nanoseconds}; }
-};
-
-namespace runtime {
-
-/// A function by reference, for the length of a call. Without <functional>, and never owning.
-template <class Signature> class FunctionRef;
-
-template <class R, class... Args> class FunctionRef<R(Args...)> {
- public:
-  template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)
-  FunctionRef(F&& f)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
-        call_([](void* object, Args... args) -> R {
-          return (*static_cast<std::remove_reference_t<F>*>(object))(args...);
-        }) {}
-  R operator()(Args... args) const { return call_(object_, args...); }
-
- private:
-  void* object_;
-  R (*call_)(void*, Args...);
-};
-
-/// The threads that run loops: one TBB arena for each parallelism that was ever asked for.
-class Team {
- public:
-  static Team& instance() {
-    static Team& team = *new Team;  // never destroyed: static destructors may still run loops
-    return team;
-  }
-
-  int size() const noexcept { return size_.load(std::memory_order_acquire); }
-  tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
-
-  void resize(int threads) {
-    const std::lock_guard lock(mutex_);
-    if (threads > allowed_) {
-      // Of two controls the smaller one holds, so the old one goes first.
-      control_.reset();
-      control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
-                                                       static_cast<std::size_t>(threads));
-      allowed_ = threads;
-    }
-    // Arenas are kept: a loop on another thread may be running in one.
-    auto at = std::find_if(arenas_.begin(), arenas_.end(),
-                           [&](const auto& arena) { return arena->max_concurrency() == threads; });
-    if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
-    arena_.store(at->get(), std::memory_order_release);
-    size_.store(threads, std::memory_order_release);
-    if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
-  }
-
-  void pin() {
-    const std::lock_guard lock(mutex_);
-    if (!pinning_) pinning_ = std::make_unique<Pinning>(arena());
-  }
-
- private:
-  Team() : allowed_(tbb::info::default_concurrency()) {
-    resize(allowed_);
-    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
-    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
-    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
-  }
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
-  std::unique_ptr<tbb::global_control> control_;
-  std::unique_ptr<Pinning> pinning_;
-  int allowed_;
-  std::atomic<tbb::task_arena*> arena_{nullptr};
-  std::atomic<int> size_{0};
-};
-
-/// Below this a second thread costs more than it saves: a task takes up to 2 us, waking a thread more.
-inline constexpr double inline_nanoseconds = 10'000;
-/// Aimed at for one task: long against the 0.2 us that scheduling it takes, short against a loop.
-inline constexpr double task_nanoseconds = 5'000;
-
-/// The one place where TBB is instantiated: `body(begin, end)` over [0, items), in ranges of at least `grain`.
-inline void run_ranges(std::int64_t items, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body) {
-  Team& team = Team::instance();
-  if (team.size() == 1 || items <= grain) return body(0, items);
-  // Isolated: a thread that waits here takes no task of another loop, so what it holds (scratch, locks) stays its own.
-  team.arena().execute([&] {
-    tbb::this_task_arena::isolate([&] {
-      tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, items, static_cast<std::size_t>(grain)),
-                        [&](const tbb::blocked_range<std::int64_t>& range) { body(range.begin(), range.end()); });
-    });
-  });
-}
-
-inline std::int64_t grain_of(std::int64_t items, Cost each) {
-  if (each.nanoseconds * static_cast<double>(items) <= inline_nanoseconds) return items;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(task_nanoseconds / each.nanoseconds));
-}
-
-}  // namespace runtime
-
-/// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
-inline int parallelism() { return runtime::Team::instance().size(); }
-
-/// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
-inline constexpr int max_parallelism = 4096;
-
-/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
-inline void set_parallelism(int threads) {
-  if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
-  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
-  runtime::Team::instance().resize(threads);
-}
-
-/// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
-/// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
-inline void pin_workers() { runtime::Team::instance().pin(); }
-
-/// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
-/// promised about which thread runs what, so one range must never wait for another. The first exception reaches the
-/// caller; ranges that had not begun are dropped. Loops may be nested.
-template <class F>
-  requires std::is_invocable_v<F&, std::int64_t, std::int64_t>
-void parallel_ranges(std::int64_t items, Cost each, F&& f) {
-  if (items > 0) runtime::run_ranges(items, runtime::grain_of(items, each), f);
-}
-
-/// Calls `f(i)` for i in [0, items), in parallel. As parallel_ranges, for items that cost `each`.
-template <class F>
-  requires std::is_invocable_v<F&, std::int64_t>
-void parallel_for(std::int64_t items, Cost each, F&& f) {
-  parallel_ranges(items, each, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) f(i);
-  });
-}
-
-/// Calls `f(i)` for i in [0, items), in parallel. Every item is taken to be worth a task of its own.
-template <class F>
-  requires std::is_invocable_v<F&, std::int64_t>
-void parallel_for(std::int64_t items, F&& f) {
-  parallel_for(items, Cost{runtime::inline_nanoseconds}, f);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/runtime/past_caches.hpp
-
-#ifndef TESSERA_RUNTIME_PAST_CACHES_HPP
-#define TESSERA_RUNTIME_PAST_CACHES_HPP
-
-namespace tessera::runtime {
-
-/// Bytes of results from which on they are written past the caches: a line that a plain store does not find near is
-/// read first, which costs more than reading the result back later: docs/decisions/0007.
-inline std::int64_t past_caches_from() {
-  constexpr std::int64_t most = std::int64_t{32} << 20;
-  return std::min(most, 3 * kernels::detail::second_level_cache() * parallelism());
-}
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/reshard.hpp
-
-#ifndef TESSERA_RUNTIME_RESHARD_HPP
-#define TESSERA_RUNTIME_RESHARD_HPP
-
-namespace tessera::runtime::inline TESSERA_ISA {
-
-/// One shard in memory: where the element at `box.begin` lies, and the distance in elements between neighbours.
-struct ShardRef {
-  void* data = nullptr;
-  Box box;
-  kernels::Strides strides;
-};
-
-/// A row-major shard.
-inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
-
-constexpr Op op_of(Reduction reduction) {
-  return reduction == Reduction::sum ? Op::sum : reduction == Reduction::max ? Op::max : Op::min;
-}
-
-/// What moves where when shards are redistributed: found once, run many times on other memory without allocating.
-///
-/// Shards are declared first, then what fills each destination. Partial values are combined in the order in which
-/// their sources are given, whatever runs in parallel, so a result is the same bit for bit every time.
-/// Destinations overlap neither each other nor a source; but one that is its source (see `source_of`) stays as it is.
-/// Errors: `graph_invalid` for shards that do not fit each other, `dtype_mismatch` for partial values of a dtype
-/// without arithmetic (f16, sums of bool).
-class ReshardPlan {
- public:
-  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
-                       kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
-      : type_(type), reduction_(reduction), reduce_(reduce) {}
-
-  int add_destination(const Box& box, const kernels::Strides& strides) {
-    source_of_.push_back(none);
-    return add_shard(destinations_, box, strides);
-  }
-  int add_source(const Box& box, const kernels::Strides& strides) { return add_shard(sources_, box, strides); }
-  int add_destination(const Box& box) { return add_destination(box, kernels::contiguous_strides(extents(box))); }
-  int add_source(const Box& box) { return add_source(box, kernels::contiguous_strides(extents(box))); }
-
-  /// Fills each destination with what the sources hold of its box. `sources` lists boxes one after another, each as
-  /// `partials` shards of equal box, whose reduction is the value.
-  void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
-    if (partials < 1 || sources.size() % static_cast<std::size_t>(partials) != 0)
-      fail(errc::graph_invalid, "[reshard] whole groups: ", sources.size(), " sources in groups of ", partials);
-    if (partials > 1) check_arithmetic();
-    std::vector<Box> boxes;
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      const Box& box = shard(sources_, sources[i]).box;
-      if (i % static_cast<std::size_t>(partials) == 0)
-        boxes.push_back(box);
-      else if (!(box == boxes.back()))
-        fail(errc::graph_invalid, "[reshard] partial values of one box: source ", sources[i], " has another");
-    }
-    const int first = static_cast<int>(inputs_.size());
-    inputs_.insert(inputs_.end(), sources.begin(), sources.end());
-    const BoxIndex index(std::move(boxes));
-    for (int destination : destinations) {
-      const Shard& to = shard(destinations_, destination);
-      std::int64_t missing = to.box.empty() ? 0 : volume(extents(to.box));
-      index.for_each_overlap(to.box, [&](std::size_t group, const Box& overlap) {
-        const int input = first + static_cast<int>(group) * partials;
-        add_piece({destination, input, partials, 0, overlap, 0});
-        missing -= volume(extents(overlap));
-        const Shard& from = shard(sources_, inputs_[static_cast<std::size_t>(input)]);
-        if (partials == 1 && from.box == to.box && from.strides == to.strides)
-          source_of_[static_cast<std::size_t>(destination)] = inputs_[static_cast<std::size_t>(input)];
-      });
-      if (missing != 0)
-        fail(errc::graph_invalid, "[reshard] each element once: ", missing < 0 ? -missing : missing, " elements of ",
-             "destination ", destination, missing < 0 ? " are held twice" : " are held by no source");
-    }
-  }
-
-  void fill_zero(int destination) {
-    const Box& box = shard(destinations_, destination).box;
-    if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
-  }
-
-  int destination_count() const { return static_cast<int>(destinations_.size()); }
-  int source_count() const { return static_cast<int>(sources_.size()); }
-  const Box& destination_box(int index) const { return shard(destinations_, index).box; }
-  const Box& source_box(int index) const { return shard(sources_, index).box; }
-  /// The source that is the whole of a destination, element for element: its buffer can be shared. Or `none`.
-  int source_of(int destination) const { return source_of_[static_cast<std::size_t>(destination)]; }
-  static constexpr int none = -1;
-  std::int64_t table_bytes() const {
-    return static_cast<std::int64_t>((destinations_.size() + sources_.size()) * sizeof(Shard) +
-                                     pieces_.size() * sizeof(Piece) + inputs_.size() * sizeof(int));
-  }
-  /// Bytes that a run reads and writes.
-  std::int64_t bytes() const { return bytes_; }
-
-  /// Runs on shards at these addresses, in the order of their declaration.
-  void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
-    if (destinations.size() != destinations_.size() || sources.size() != sources_.size())
-      fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
-           destinations_.size(), " and ", sources_.size());
-    const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    // What lies in the caches moves three times as fast, so that a second thread is worth waking later.
-    const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
-    const bool past_caches = written_ >= past_caches_from();
-    parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
-      run_weights(begin * quantum, std::min(end * quantum, weight_), destinations.data(), sources.data(), past_caches);
-    });
-  }
-
- private:
-  struct Shard {
-    Box box;
-    kernels::Strides strides;
-  };
-  /// A box of one destination and the inputs that make it: none for zeros, several for partial values.
-  struct Piece {
-    int destination;
-    int first_input;
-    int inputs;
-    int split;  // the dim along which threads share the piece
-    Box box;
-    std::int64_t weight_end;  // of all pieces up to this one
-  };
-
-  // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
-  static constexpr std::int64_t quantum = std::int64_t{64} << 10;
-  static constexpr std::int64_t piece_weight = 512;
-  static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
-  // What can't be cut along one dim into slices below this becomes several pieces.
-  static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
-
-  DType type_;
-  Reduction reduction_;
-  kernels::ReduceFunction reduce_;
-  std::vector<Shard> destinations_, sources_;
-  std::vector<int> source_of_;
-  std::vector<int> inputs_;
-  std::vector<Piece> pieces_;
-  std::int64_t weight_ = 0;
-  std::int64_t bytes_ = 0, written_ = 0;
-
-  static const Shard& shard(const std::vector<Shard>& shards, int index) {
-    if (index < 0 || index >= static_cast<int>(shards.size()))
-      fail(errc::graph_invalid, "[reshard] shard: ", index, " is not one of the ", shards.size());
-    return shards[static_cast<std::size_t>(index)];
-  }
-
-  int add_shard(std::vector<Shard>& shards, const Box& box, const kernels::Strides& strides) {
-    const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
-                             : !sources_.empty()    ? sources_[0].box.begin.size()
-                                                    : box.begin.size();
-    if (box.begin.size() != rank || box.end.size() != rank || strides.size() != rank)
-      fail(errc::graph_invalid, "[reshard] one rank: a shard of rank ", box.begin.size(), " with ", strides.size(),
-           " strides among shards of rank ", rank);
-    shards.push_back({box, strides});
-    return static_cast<int>(shards.size()) - 1;
-  }
-
-  void check_arithmetic() const {
-    if (type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
-      fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
-  }
-
-  void add_piece(Piece piece) {
-    const auto size = static_cast<std::int64_t>(size_of(type_));
-    const Shape shape = extents(piece.box);
-    const kernels::Strides& strides = destinations_[static_cast<std::size_t>(piece.destination)].strides;
-    std::size_t split = 0;
-    const auto magnitude = [&](std::size_t dim) { return strides[dim] < 0 ? -strides[dim] : strides[dim]; };
-    for (std::size_t dim = 1; dim < shape.size(); ++dim)
-      if (shape[split] == 1 || (shape[dim] > 1 && magnitude(dim) > magnitude(split))) split = dim;
-    piece.split = static_cast<int>(split);
-    const std::int64_t bytes = volume(shape) * size;
-    const std::int64_t slices = shape.empty() ? 1 : shape[split];
-    if (slices > 1 && slices * size < bytes && bytes / slices > largest_slice) {
-      for (std::int64_t i = 0; i < slices; ++i) {
-        Piece slice = piece;
-        slice.box.begin[split] += i;
-        slice.box.end[split] = slice.box.begin[split] + 1;
-        add_piece(slice);
-      }
-      return;
-    }
-    bytes_ += bytes * (piece.inputs + 1);
-    written_ += bytes;
-    weight_ += bytes * (piece.inputs + 1) + piece_weight;
-    piece.weight_end = weight_;
-    pieces_.push_back(piece);
-  }
-
-  void run_weights(std::int64_t begin, std::int64_t end, void* const* destinations, const void* const* sources,
-                   bool past_caches) const {
-    auto piece =
-        std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.weight_end <= begin; });
-    std::int64_t piece_begin = piece == pieces_.begin() ? 0 : piece[-1].weight_end;
-    for (; piece != pieces_.end() && piece_begin < end; piece_begin = (piece++)->weight_end) {
-      const auto weight = static_cast<double>(piece->weight_end - piece_begin);
-      const auto split = static_cast<std::size_t>(piece->split);
-      const std::int64_t slices = piece->box.begin.empty() ? 1 : piece->box.end[split] - piece->box.begin[split];
-      // Rounded the same way by the two ranges that meet there, so that each slice has one owner.
-      const auto slice_at = [&](std::int64_t at) {
-        at = std::clamp<std::int64_t>(at - piece_begin, 0, piece->weight_end - piece_begin);
-        const auto slice = static_cast<std::int64_t>(static_cast<double>(at) / weight * static_cast<double>(slices));
-        // Of many thin slices, ranges begin with whole lines of the cache.
-        return slices < 1024 || slice == slices ? slice : slice / 64 * 64;
-      };
-      const std::int64_t first = slice_at(begin), last = slice_at(end);
-      if (first < last) run_slices(*piece, first, last, destinations, sources, past_caches);
-    }
-  }
-
-  void run_slices(const Piece& piece, std::int64_t first, std::int64_t last, void* const* destinations,
-                  const void* const* sources, bool past_caches) const {
-    Box box = piece.box;
-    if (!box.begin.empty()) {
-      const auto split = static_cast<std::size_t>(piece.split);
-      box.end[split] = box.begin[split] + last;
-      box.begin[split] += first;
-    }
-    const auto size = static_cast<std::int64_t>(size_of(type_));
-    const auto offset_in = [&](const Shard& shard) {
-      std::int64_t offset = 0;
-      for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
-        offset += (box.begin[dim] - shard.box.begin[dim]) * shard.strides[dim];
-      return offset * size;
-    };
-    const auto input = [&](int i) {
-      return static_cast<std::size_t>(inputs_[static_cast<std::size_t>(piece.first_input + i)]);
-    };
-    const auto source = [&](std::size_t id) {
-      return static_cast<const std::byte*>(sources[id]) + offset_in(sources_[id]);
-    };
-    const Shard& to = destinations_[static_cast<std::size_t>(piece.destination)];
-    void* const base = destinations[piece.destination];
-    std::byte* const out = static_cast<std::byte*>(base) + offset_in(to);
-    const Shape shape = extents(box);
-    if (piece.inputs == 0) return kernels::strided_fill_zero(out, to.strides, shape, size_of(type_));
-    if (piece.inputs == 1) {
-      const std::size_t id = input(0);
-      if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
-      return kernels::strided_copy(type_, out, to.strides, source(id), sources_[id].strides, shape, past_caches);
-    }
-    // In order, as many at once as fit a small array: later batches add to what the earlier ones left.
-    constexpr int batch = 32;
-    std::array<kernels::StridedSource, batch> parts;
-    for (int i = 0; i < piece.inputs; i += batch) {
-      const int count = std::min(batch, piece.inputs - i);
-      for (int k = 0; k < count; ++k) {
-        const std::size_t id = input(i + k);
-        parts[static_cast<std::size_t>(k)] = {source(id), sources_[id].strides};
-      }
-      reduce_(type_, op_of(reduction_), out, to.strides,
-              std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
-              past_caches);
-    }
-  }
-};
-
-/// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
-/// consecutive shards per box, reduced in that order. A program that repeats it keeps the ReshardPlan instead.
-TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                          std::span<const ShardRef> source, int partials = 1,
-                          kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>);
-#if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                          std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
-  ReshardPlan plan(type, reduction, reduce);
-  std::vector<int> to, from;
-  std::vector<void*> to_data;
-  std::vector<const void*> from_data;
-  for (const ShardRef& shard : destination) {
-    to.push_back(plan.add_destination(shard.box, shard.strides));
-    to_data.push_back(shard.data);
-  }
-  for (const ShardRef& shard : source) {
-    from.push_back(plan.add_source(shard.box, shard.strides));
-    from_data.push_back(shard.data);
-  }
-  plan.fill(to, from, partials);
-  plan.run(to_data, from_data);
-}
-#endif
-
-/// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
-/// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
-///
-/// Axes unreduced in `from` alone are reduced, in mesh order; those in both stay partial; those in `to` alone split the
-/// value into partial ones: all of it at index 0 and zeros elsewhere for a sum, all of it everywhere for max and min.
-inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh, const Sharding& from,
-                                const Sharding& to, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
-  const unsigned kept = from.unreduced & to.unreduced, fresh = to.unreduced & ~kept, reduced = from.unreduced & ~kept;
-  if (kept != 0 && from.reduction != to.reduction)
-    fail(errc::graph_invalid, "[reshard] one reduction: from ", text(from, mesh), " to ", text(to, mesh));
-  const unsigned split = from.used_axes() & ~unsigned{from.unreduced};
-  const auto size_over = [&](unsigned axes) {
-    int size = 1;
-    for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (axes >> axis & 1) size *= mesh.axis_size(axis);
-    return size;
-  };
-  const auto index_over = [&](unsigned axes, const Coordinates& at) {
-    int index = 0;
-    for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (axes >> axis & 1) index = index * mesh.axis_size(axis) + at[static_cast<std::size_t>(axis)];
-    return index;
-  };
-
-  ReshardPlan plan(type, from.unreduced != 0 ? from.reduction : to.reduction, reduce);
-  const int partials = size_over(reduced), boxes = size_over(split);
-  const ShardGrid sources(mesh, from), destinations(mesh, to);
-  std::vector<int> order(static_cast<std::size_t>(sources.count()));  // [kept, box, partial]
-  for (int i = 0; i < sources.count(); ++i) {
-    const Coordinates at = sources.coordinates(i);
-    const int place = (index_over(kept, at) * boxes + index_over(split, at)) * partials + index_over(reduced, at);
-    order[static_cast<std::size_t>(place)] = plan.add_source(shard_box(shape, from, mesh, at));
-  }
-  std::vector<std::vector<int>> targets(static_cast<std::size_t>(size_over(kept)));
-  for (int i = 0; i < destinations.count(); ++i) {
-    const Coordinates at = destinations.coordinates(i);
-    const int destination = plan.add_destination(shard_box(shape, to, mesh, at));
-    if (to.reduction == Reduction::sum && index_over(fresh, at) != 0)
-      plan.fill_zero(destination);
-    else
-      targets[static_cast<std::size_t>(index_over(kept, at))].push_back(destination);
-  }
-  const auto group = static_cast<std::size_t>(boxes * partials);
-  for (std::size_t k = 0; k < targets.size(); ++k)
-    plan.fill(targets[k], std::span<const int>(order).subspan(k * group, group), partials);
-  return plan;
-}
-
-}  // namespace tessera::runtime::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/runtime/buffer.hpp
-
-#ifndef TESSERA_RUNTIME_BUFFER_HPP
-#define TESSERA_RUNTIME_BUFFER_HPP
+#ifndef TESSERA_RUNTIME_MEMORY_BUFFER_HPP
+#define TESSERA_RUNTIME_MEMORY_BUFFER_HPP
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -11202,10 +10446,10 @@ inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::ins
 
 #endif
 
-// ---- tessera/runtime/stored_grid.hpp
+// ---- tessera/runtime/memory/stored_grid.hpp
 
-#ifndef TESSERA_RUNTIME_STORED_GRID_HPP
-#define TESSERA_RUNTIME_STORED_GRID_HPP
+#ifndef TESSERA_RUNTIME_MEMORY_STORED_GRID_HPP
+#define TESSERA_RUNTIME_MEMORY_STORED_GRID_HPP
 
 namespace tessera::runtime {
 
@@ -11225,10 +10469,10 @@ inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
 
 #endif
 
-// ---- tessera/runtime/tensor_layout.hpp
+// ---- tessera/runtime/memory/tensor_layout.hpp
 
-#ifndef TESSERA_RUNTIME_TENSOR_LAYOUT_HPP
-#define TESSERA_RUNTIME_TENSOR_LAYOUT_HPP
+#ifndef TESSERA_RUNTIME_MEMORY_TENSOR_LAYOUT_HPP
+#define TESSERA_RUNTIME_MEMORY_TENSOR_LAYOUT_HPP
 
 namespace tessera {
 
@@ -11255,7 +10499,7 @@ class TensorLayout final : public RefCounted {
     }
   }
 
-  /// The layout that tensors alike have, as long as it was asked for not long ago; otherwise a new one.
+  /// The layout that tensors of this shape and sharding share, if it was used recently; otherwise a new one.
   static IntrusivePtr<TensorLayout> of(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) {
     std::uint64_t hash = hash_mix(hash_mix(mesh.hash(), sharding.hash()), static_cast<std::uint64_t>(dtype));
     for (std::int64_t extent : shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
@@ -11322,10 +10566,10 @@ using TensorLayoutPtr = IntrusivePtr<TensorLayout>;
 
 #endif
 
-// ---- tessera/runtime/storage.hpp
+// ---- tessera/runtime/memory/storage.hpp
 
-#ifndef TESSERA_RUNTIME_STORAGE_HPP
-#define TESSERA_RUNTIME_STORAGE_HPP
+#ifndef TESSERA_RUNTIME_MEMORY_STORAGE_HPP
+#define TESSERA_RUNTIME_MEMORY_STORAGE_HPP
 
 namespace tessera {
 
@@ -11358,6 +10602,763 @@ class TensorStorage final : public RefCounted {
 using StoragePtr = IntrusivePtr<TensorStorage>;
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/kernels/cpu.hpp
+
+#ifndef TESSERA_KERNELS_CPU_HPP
+#define TESSERA_KERNELS_CPU_HPP
+
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tessera::kernels {
+
+/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
+
+/// "portable", "avx2", "avx512", "amx".
+constexpr std::string_view name_of(CpuLevel level) {
+  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+#if defined(__x86_64__)
+/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The
+/// program still has to ask for them: bf16_level() does, when the first such product runs.
+inline bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
+  constexpr unsigned rounds = 1u << 5;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & rounds) == 0) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & state) == state;
+}
+#endif
+
+inline CpuLevel detect_cpu() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
+  if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
+  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
+#else
+  return CpuLevel::portable;
+#endif
+}
+
+/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
+inline CpuLevel restricted(CpuLevel has, const char* wanted) {
+  if (wanted == nullptr || *wanted == '\0') return has;
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+    if (name_of(level) == wanted) return level < has ? level : has;
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
+}
+
+/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
+inline std::int64_t second_level_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (bytes >= 1 << 17) return bytes;
+#endif
+  return 1 << 20;
+}
+
+}  // namespace detail
+
+/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
+/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
+inline CpuLevel cpu_level() {
+  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
+  return level;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/threads/pinning.hpp
+
+#ifndef TESSERA_RUNTIME_THREADS_PINNING_HPP
+#define TESSERA_RUNTIME_THREADS_PINNING_HPP
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#include <tbb/task_arena.h>
+#include <tbb/task_scheduler_observer.h>
+
+namespace tessera::runtime {
+
+/// Keeps each worker of an arena on one processor, so that what it has in its caches, and the memory that it touched
+/// first, stay near it. The threads that call loops are the user's, and left alone. Linux only; elsewhere nothing
+/// happens.
+class Pinning : public tbb::task_scheduler_observer {
+ public:
+  explicit Pinning(tbb::task_arena& arena) : tbb::task_scheduler_observer(arena) {
+#if defined(__linux__)
+    if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
+    observe(true);
+#endif
+  }
+  ~Pinning() override { observe(false); }
+
+#if defined(__linux__)
+  void on_scheduler_entry(bool is_worker) override {
+    if (is_worker) move_to(place_of(static_cast<std::size_t>(tbb::this_task_arena::current_thread_index())));
+  }
+  void on_scheduler_exit(bool is_worker) override {
+    if (is_worker) move_to(allowed_);
+  }
+
+ private:
+  cpu_set_t allowed_;  ///< of the thread that made it
+
+  /// The i-th of the processors that the process may use, counted around.
+  cpu_set_t place_of(std::size_t i) const {
+    const auto count = static_cast<std::size_t>(CPU_COUNT(&allowed_));
+    cpu_set_t place;
+    CPU_ZERO(&place);
+    if (count == 0) return allowed_;
+    i %= count;
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &allowed_) && i-- == 0) {
+        CPU_SET(cpu, &place);
+        break;
+      }
+    return place;
+  }
+  /// Where it fails, a thread stays where it was: that costs speed alone.
+  static void move_to(const cpu_set_t& place) {
+    if (CPU_COUNT(&place) > 0) (void)::sched_setaffinity(0, sizeof place, &place);
+  }
+#endif
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/threads/team.hpp
+
+#ifndef TESSERA_RUNTIME_THREADS_TEAM_HPP
+#define TESSERA_RUNTIME_THREADS_TEAM_HPP
+
+namespace tessera {
+
+/// About what one item of a loop costs, in nanoseconds of one thread. A factor of two off does no harm.
+struct Cost {
+  double nanoseconds = 0;
+
+  /// Of moving bytes through memory, reads and writes together.
+  static constexpr Cost bytes(double count) { return {count / 20}; }
+  /// Of arithmetic at the speed of a decent kernel.
+  static constexpr Cost flops(double count) { return {count / 50}; }
+  friend constexpr Cost operator+(Cost a, Cost b) { return {a.nanoseconds + b.nanoseconds}; }
+};
+
+namespace runtime {
+
+/// A function by reference, for the length of a call. Without <functional>, and never owning.
+template <class Signature> class FunctionRef;
+
+template <class R, class... Args> class FunctionRef<R(Args...)> {
+ public:
+  template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)
+  FunctionRef(F&& f)
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+        call_([](void* object, Args... args) -> R {
+          return (*static_cast<std::remove_reference_t<F>*>(object))(args...);
+        }) {}
+  R operator()(Args... args) const { return call_(object_, args...); }
+
+ private:
+  void* object_;
+  R (*call_)(void*, Args...);
+};
+
+/// The threads that run loops: one TBB arena for each value of parallelism that was ever set.
+class Team {
+ public:
+  static Team& instance() {
+    static Team& team = *new Team;  // never destroyed: static destructors may still run loops
+    return team;
+  }
+
+  int size() const noexcept { return size_.load(std::memory_order_acquire); }
+  tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
+
+  void resize(int threads) {
+    const std::lock_guard lock(mutex_);
+    if (threads > allowed_) {
+      // Of two controls the smaller one holds, so the old one goes first.
+      control_.reset();
+      control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
+                                                       static_cast<std::size_t>(threads));
+      allowed_ = threads;
+    }
+    // Arenas are kept: a loop on another thread may be running in one.
+    auto at = std::find_if(arenas_.begin(), arenas_.end(),
+                           [&](const auto& arena) { return arena->max_concurrency() == threads; });
+    if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
+    arena_.store(at->get(), std::memory_order_release);
+    size_.store(threads, std::memory_order_release);
+    if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
+  }
+
+  void pin() {
+    const std::lock_guard lock(mutex_);
+    if (!pinning_) pinning_ = std::make_unique<Pinning>(arena());
+  }
+
+ private:
+  Team() : allowed_(tbb::info::default_concurrency()) {
+    resize(allowed_);
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
+    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
+  std::unique_ptr<tbb::global_control> control_;
+  std::unique_ptr<Pinning> pinning_;
+  int allowed_;
+  std::atomic<tbb::task_arena*> arena_{nullptr};
+  std::atomic<int> size_{0};
+};
+
+/// Below this a second thread costs more than it saves: a task takes up to 2 us, waking a thread more.
+inline constexpr double inline_nanoseconds = 10'000;
+/// Aimed at for one task: long against the 0.2 us that scheduling it takes, short against a loop.
+inline constexpr double task_nanoseconds = 5'000;
+
+/// The one place where TBB is instantiated: `body(begin, end)` over [0, items), in ranges of at least `grain`.
+inline void run_ranges(std::int64_t items, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body) {
+  Team& team = Team::instance();
+  if (team.size() == 1 || items <= grain) return body(0, items);
+  // Isolated: a thread that waits here takes no task of another loop, so what it holds (scratch, locks) stays its own.
+  team.arena().execute([&] {
+    tbb::this_task_arena::isolate([&] {
+      tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, items, static_cast<std::size_t>(grain)),
+                        [&](const tbb::blocked_range<std::int64_t>& range) { body(range.begin(), range.end()); });
+    });
+  });
+}
+
+inline std::int64_t grain_of(std::int64_t items, Cost each) {
+  if (each.nanoseconds * static_cast<double>(items) <= inline_nanoseconds) return items;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(task_nanoseconds / each.nanoseconds));
+}
+
+}  // namespace runtime
+
+/// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
+inline int parallelism() { return runtime::Team::instance().size(); }
+
+/// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
+inline constexpr int max_parallelism = 4096;
+
+/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
+inline void set_parallelism(int threads) {
+  if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
+  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
+  runtime::Team::instance().resize(threads);
+}
+
+/// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
+/// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
+inline void pin_workers() { runtime::Team::instance().pin(); }
+
+/// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
+/// promised about which thread runs what, so one range must never wait for another. The first exception reaches the
+/// caller; ranges that had not begun are dropped. Loops may be nested.
+template <class F>
+  requires std::is_invocable_v<F&, std::int64_t, std::int64_t>
+void parallel_ranges(std::int64_t items, Cost each, F&& f) {
+  if (items > 0) runtime::run_ranges(items, runtime::grain_of(items, each), f);
+}
+
+/// Calls `f(i)` for i in [0, items), in parallel. As parallel_ranges, for items that cost `each`.
+template <class F>
+  requires std::is_invocable_v<F&, std::int64_t>
+void parallel_for(std::int64_t items, Cost each, F&& f) {
+  parallel_ranges(items, each, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) f(i);
+  });
+}
+
+/// Calls `f(i)` for i in [0, items), in parallel. Every item is taken to be worth a task of its own.
+template <class F>
+  requires std::is_invocable_v<F&, std::int64_t>
+void parallel_for(std::int64_t items, F&& f) {
+  parallel_for(items, Cost{runtime::inline_nanoseconds}, f);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/runtime/memory/past_caches.hpp
+
+#ifndef TESSERA_RUNTIME_MEMORY_PAST_CACHES_HPP
+#define TESSERA_RUNTIME_MEMORY_PAST_CACHES_HPP
+
+namespace tessera::runtime {
+
+/// Bytes of results from which on they are written past the caches: a line that a plain store does not find near is
+/// read first, which costs more than reading the result back later: docs/decisions/0007.
+inline std::int64_t past_caches_from() {
+  constexpr std::int64_t most = std::int64_t{32} << 20;
+  return std::min(most, 3 * kernels::detail::second_level_cache() * parallelism());
+}
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/transport/box_index.hpp
+
+#ifndef TESSERA_RUNTIME_TRANSPORT_BOX_INDEX_HPP
+#define TESSERA_RUNTIME_TRANSPORT_BOX_INDEX_HPP
+
+namespace tessera::runtime {
+
+/// Finds the boxes that overlap a given one. Shards of a sharding form a grid, in which a box is looked up dim by dim;
+/// boxes that form none are scanned.
+class BoxIndex {
+  using Cut = std::pair<std::int64_t, std::int64_t>;
+
+ public:
+  explicit BoxIndex(std::vector<Box> boxes) : boxes_(std::move(boxes)) {
+    const std::size_t rank = boxes_.empty() ? 0 : boxes_[0].begin.size();
+    std::size_t cells = 1;
+    is_grid_ = true;
+    for (std::size_t dim = 0; dim < rank && is_grid_; ++dim) {
+      auto& cuts = cuts_[dim];
+      for (const Box& box : boxes_)
+        if (!box.empty()) cuts.push_back({box.begin[dim], box.end[dim]});
+      std::sort(cuts.begin(), cuts.end());
+      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+      for (std::size_t i = 1; i < cuts.size(); ++i) is_grid_ = is_grid_ && cuts[i - 1].second <= cuts[i].first;
+      cells *= cuts.size();
+      is_grid_ = is_grid_ && cells <= 4 * boxes_.size();
+    }
+    if (is_grid_) fill_cells(cells);
+  }
+
+  const Box& operator[](std::size_t i) const { return boxes_[i]; }
+
+  /// Calls found(i, overlap) for each box i that shares an element with `box`.
+  template <class Found> void for_each_overlap(const Box& box, Found found) const {
+    if (box.empty() || boxes_.empty()) return;
+    if (!is_grid_) {
+      for (std::size_t i = 0; i < boxes_.size(); ++i) visit(i, box, found);
+      return;
+    }
+    std::array<std::size_t, max_rank> low{}, high{}, at{};
+    const std::size_t rank = box.begin.size();
+    for (std::size_t dim = 0; dim < rank; ++dim) {
+      const auto& cuts = cuts_[dim];
+      const auto cuts_while = [&](auto holds) {
+        return static_cast<std::size_t>(std::partition_point(cuts.begin(), cuts.end(), holds) - cuts.begin());
+      };
+      low[dim] = cuts_while([&](const Cut& cut) { return cut.second <= box.begin[dim]; });
+      high[dim] = cuts_while([&](const Cut& cut) { return cut.first < box.end[dim]; });
+      if (low[dim] >= high[dim]) return;
+      at[dim] = low[dim];
+    }
+    for (;;) {
+      std::size_t cell = 0;
+      for (std::size_t dim = 0; dim < rank; ++dim) cell = cell * cuts_[dim].size() + at[dim];
+      if (cells_[cell] >= 0) visit(static_cast<std::size_t>(cells_[cell]), box, found);
+      std::size_t dim = rank;
+      while (dim > 0 && ++at[dim - 1] == high[dim - 1]) {
+        --dim;
+        at[dim] = low[dim];
+      }
+      if (dim == 0) return;
+    }
+  }
+
+ private:
+  std::vector<Box> boxes_;
+  std::array<std::vector<Cut>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
+  std::vector<int> cells_;                       // the box in each cell, or -1
+  bool is_grid_ = false;
+
+  void fill_cells(std::size_t cells) {
+    cells_.assign(cells, -1);
+    for (std::size_t i = 0; i < boxes_.size(); ++i) {
+      const Box& box = boxes_[i];
+      if (box.empty()) continue;
+      std::size_t cell = 0;
+      for (std::size_t dim = 0; dim < box.begin.size(); ++dim) {
+        const auto& cuts = cuts_[dim];
+        const auto at = std::lower_bound(cuts.begin(), cuts.end(), Cut{box.begin[dim], box.end[dim]});
+        cell = cell * cuts.size() + static_cast<std::size_t>(at - cuts.begin());
+      }
+      if (cells_[cell] >= 0)
+        fail(errc::graph_invalid, "[reshard] one source an element: ", cells_[cell], " and ", i, " hold the same box");
+      cells_[cell] = static_cast<int>(i);
+    }
+  }
+
+  template <class Found> void visit(std::size_t i, const Box& box, Found& found) const {
+    if (const Box overlap = intersect(boxes_[i], box); !overlap.empty()) found(i, overlap);
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/transport/reshard.hpp
+
+#ifndef TESSERA_RUNTIME_TRANSPORT_RESHARD_HPP
+#define TESSERA_RUNTIME_TRANSPORT_RESHARD_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// One shard in memory: the address of the element at `box.begin`, and strides in elements.
+struct ShardRef {
+  void* data = nullptr;
+  Box box;
+  kernels::Strides strides;
+};
+
+/// A row-major shard.
+inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
+
+constexpr Op op_of(Reduction reduction) {
+  return reduction == Reduction::sum ? Op::sum : reduction == Reduction::max ? Op::max : Op::min;
+}
+
+/// What moves where when shards are redistributed: found once, run many times on other memory without allocating.
+///
+/// Shards are declared first, then what fills each destination. Partial values are combined in the order in which
+/// their sources are given, whatever runs in parallel, so a result is the same bit for bit every time.
+/// Destinations overlap neither each other nor a source; but one that is its source (see `source_of`) stays as it is.
+/// Errors: `graph_invalid` for shards that do not fit each other, `dtype_mismatch` for partial values of a dtype
+/// without arithmetic (f16, sums of bool).
+class ReshardPlan {
+ public:
+  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
+                       kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
+      : type_(type), reduction_(reduction), reduce_(reduce) {}
+
+  int add_destination(const Box& box, const kernels::Strides& strides) {
+    source_of_.push_back(none);
+    return add_shard(destinations_, box, strides);
+  }
+  int add_source(const Box& box, const kernels::Strides& strides) { return add_shard(sources_, box, strides); }
+  int add_destination(const Box& box) { return add_destination(box, kernels::contiguous_strides(extents(box))); }
+  int add_source(const Box& box) { return add_source(box, kernels::contiguous_strides(extents(box))); }
+
+  /// Fills each destination with what the sources hold of its box. `sources` lists boxes one after another, each as
+  /// `partials` shards of equal box, whose reduction is the value.
+  void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
+    if (partials < 1 || sources.size() % static_cast<std::size_t>(partials) != 0)
+      fail(errc::graph_invalid, "[reshard] whole groups: ", sources.size(), " sources in groups of ", partials);
+    if (partials > 1) check_arithmetic();
+    std::vector<Box> boxes;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const Box& box = shard(sources_, sources[i]).box;
+      if (i % static_cast<std::size_t>(partials) == 0)
+        boxes.push_back(box);
+      else if (!(box == boxes.back()))
+        fail(errc::graph_invalid, "[reshard] partial values of one box: source ", sources[i], " has another");
+    }
+    const int first = static_cast<int>(inputs_.size());
+    inputs_.insert(inputs_.end(), sources.begin(), sources.end());
+    const BoxIndex index(std::move(boxes));
+    for (int destination : destinations) {
+      const Shard& to = shard(destinations_, destination);
+      std::int64_t missing = to.box.empty() ? 0 : volume(extents(to.box));
+      index.for_each_overlap(to.box, [&](std::size_t group, const Box& overlap) {
+        const int input = first + static_cast<int>(group) * partials;
+        add_piece({destination, input, partials, 0, overlap, 0});
+        missing -= volume(extents(overlap));
+        const Shard& from = shard(sources_, inputs_[static_cast<std::size_t>(input)]);
+        if (partials == 1 && from.box == to.box && from.strides == to.strides)
+          source_of_[static_cast<std::size_t>(destination)] = inputs_[static_cast<std::size_t>(input)];
+      });
+      if (missing != 0)
+        fail(errc::graph_invalid, "[reshard] each element once: ", missing < 0 ? -missing : missing, " elements of ",
+             "destination ", destination, missing < 0 ? " are held twice" : " are held by no source");
+    }
+  }
+
+  void fill_zero(int destination) {
+    const Box& box = shard(destinations_, destination).box;
+    if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
+  }
+
+  int destination_count() const { return static_cast<int>(destinations_.size()); }
+  int source_count() const { return static_cast<int>(sources_.size()); }
+  const Box& destination_box(int index) const { return shard(destinations_, index).box; }
+  const Box& source_box(int index) const { return shard(sources_, index).box; }
+  /// The source that is the whole of a destination, element for element: its buffer can be shared. Or `none`.
+  int source_of(int destination) const { return source_of_[static_cast<std::size_t>(destination)]; }
+  static constexpr int none = -1;
+  std::int64_t table_bytes() const {
+    return static_cast<std::int64_t>((destinations_.size() + sources_.size()) * sizeof(Shard) +
+                                     pieces_.size() * sizeof(Piece) + inputs_.size() * sizeof(int));
+  }
+  /// Bytes that a run reads and writes.
+  std::int64_t bytes() const { return bytes_; }
+
+  /// Runs on shards at these addresses, in the order of their declaration.
+  void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
+    if (destinations.size() != destinations_.size() || sources.size() != sources_.size())
+      fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
+           destinations_.size(), " and ", sources_.size());
+    const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
+    // What is in the caches moves three times as fast, so that a second thread is worth waking later.
+    const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
+    const bool past_caches = written_ >= past_caches_from();
+    parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
+      run_weights(begin * quantum, std::min(end * quantum, weight_), destinations.data(), sources.data(), past_caches);
+    });
+  }
+
+ private:
+  struct Shard {
+    Box box;
+    kernels::Strides strides;
+  };
+  /// A box of one destination and the inputs that make it: none for zeros, several for partial values.
+  struct Piece {
+    int destination;
+    int first_input;
+    int inputs;
+    int split;  // the dim along which threads share the piece
+    Box box;
+    std::int64_t weight_end;  // of all pieces up to this one
+  };
+
+  // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
+  static constexpr std::int64_t quantum = std::int64_t{64} << 10;
+  static constexpr std::int64_t piece_weight = 512;
+  static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
+  // What can't be cut along one dim into slices below this becomes several pieces.
+  static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
+
+  DType type_;
+  Reduction reduction_;
+  kernels::ReduceFunction reduce_;
+  std::vector<Shard> destinations_, sources_;
+  std::vector<int> source_of_;
+  std::vector<int> inputs_;
+  std::vector<Piece> pieces_;
+  std::int64_t weight_ = 0;
+  std::int64_t bytes_ = 0, written_ = 0;
+
+  static const Shard& shard(const std::vector<Shard>& shards, int index) {
+    if (index < 0 || index >= static_cast<int>(shards.size()))
+      fail(errc::graph_invalid, "[reshard] shard: ", index, " is not one of the ", shards.size());
+    return shards[static_cast<std::size_t>(index)];
+  }
+
+  int add_shard(std::vector<Shard>& shards, const Box& box, const kernels::Strides& strides) {
+    const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
+                             : !sources_.empty()    ? sources_[0].box.begin.size()
+                                                    : box.begin.size();
+    if (box.begin.size() != rank || box.end.size() != rank || strides.size() != rank)
+      fail(errc::graph_invalid, "[reshard] one rank: a shard of rank ", box.begin.size(), " with ", strides.size(),
+           " strides among shards of rank ", rank);
+    shards.push_back({box, strides});
+    return static_cast<int>(shards.size()) - 1;
+  }
+
+  void check_arithmetic() const {
+    if (type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
+      fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
+  }
+
+  void add_piece(Piece piece) {
+    const auto size = static_cast<std::int64_t>(size_of(type_));
+    const Shape shape = extents(piece.box);
+    const kernels::Strides& strides = destinations_[static_cast<std::size_t>(piece.destination)].strides;
+    std::size_t split = 0;
+    const auto magnitude = [&](std::size_t dim) { return strides[dim] < 0 ? -strides[dim] : strides[dim]; };
+    for (std::size_t dim = 1; dim < shape.size(); ++dim)
+      if (shape[split] == 1 || (shape[dim] > 1 && magnitude(dim) > magnitude(split))) split = dim;
+    piece.split = static_cast<int>(split);
+    const std::int64_t bytes = volume(shape) * size;
+    const std::int64_t slices = shape.empty() ? 1 : shape[split];
+    if (slices > 1 && slices * size < bytes && bytes / slices > largest_slice) {
+      for (std::int64_t i = 0; i < slices; ++i) {
+        Piece slice = piece;
+        slice.box.begin[split] += i;
+        slice.box.end[split] = slice.box.begin[split] + 1;
+        add_piece(slice);
+      }
+      return;
+    }
+    bytes_ += bytes * (piece.inputs + 1);
+    written_ += bytes;
+    weight_ += bytes * (piece.inputs + 1) + piece_weight;
+    piece.weight_end = weight_;
+    pieces_.push_back(piece);
+  }
+
+  void run_weights(std::int64_t begin, std::int64_t end, void* const* destinations, const void* const* sources,
+                   bool past_caches) const {
+    auto piece =
+        std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.weight_end <= begin; });
+    std::int64_t piece_begin = piece == pieces_.begin() ? 0 : piece[-1].weight_end;
+    for (; piece != pieces_.end() && piece_begin < end; piece_begin = (piece++)->weight_end) {
+      const auto weight = static_cast<double>(piece->weight_end - piece_begin);
+      const auto split = static_cast<std::size_t>(piece->split);
+      const std::int64_t slices = piece->box.begin.empty() ? 1 : piece->box.end[split] - piece->box.begin[split];
+      // Rounded the same way by the two ranges that meet there, so that each slice has one owner.
+      const auto slice_at = [&](std::int64_t at) {
+        at = std::clamp<std::int64_t>(at - piece_begin, 0, piece->weight_end - piece_begin);
+        const auto slice = static_cast<std::int64_t>(static_cast<double>(at) / weight * static_cast<double>(slices));
+        // Of many thin slices, ranges begin with whole lines of the cache.
+        return slices < 1024 || slice == slices ? slice : slice / 64 * 64;
+      };
+      const std::int64_t first = slice_at(begin), last = slice_at(end);
+      if (first < last) run_slices(*piece, first, last, destinations, sources, past_caches);
+    }
+  }
+
+  void run_slices(const Piece& piece, std::int64_t first, std::int64_t last, void* const* destinations,
+                  const void* const* sources, bool past_caches) const {
+    Box box = piece.box;
+    if (!box.begin.empty()) {
+      const auto split = static_cast<std::size_t>(piece.split);
+      box.end[split] = box.begin[split] + last;
+      box.begin[split] += first;
+    }
+    const auto size = static_cast<std::int64_t>(size_of(type_));
+    const auto offset_in = [&](const Shard& shard) {
+      std::int64_t offset = 0;
+      for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
+        offset += (box.begin[dim] - shard.box.begin[dim]) * shard.strides[dim];
+      return offset * size;
+    };
+    const auto input = [&](int i) {
+      return static_cast<std::size_t>(inputs_[static_cast<std::size_t>(piece.first_input + i)]);
+    };
+    const auto source = [&](std::size_t id) {
+      return static_cast<const std::byte*>(sources[id]) + offset_in(sources_[id]);
+    };
+    const Shard& to = destinations_[static_cast<std::size_t>(piece.destination)];
+    void* const base = destinations[piece.destination];
+    std::byte* const out = static_cast<std::byte*>(base) + offset_in(to);
+    const Shape shape = extents(box);
+    if (piece.inputs == 0) return kernels::strided_fill_zero(out, to.strides, shape, size_of(type_));
+    if (piece.inputs == 1) {
+      const std::size_t id = input(0);
+      if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
+      return kernels::strided_copy(type_, out, to.strides, source(id), sources_[id].strides, shape, past_caches);
+    }
+    // In order, as many at once as fit a small array: later batches add to what the earlier ones left.
+    constexpr int batch = 32;
+    std::array<kernels::StridedSource, batch> parts;
+    for (int i = 0; i < piece.inputs; i += batch) {
+      const int count = std::min(batch, piece.inputs - i);
+      for (int k = 0; k < count; ++k) {
+        const std::size_t id = input(i + k);
+        parts[static_cast<std::size_t>(k)] = {source(id), sources_[id].strides};
+      }
+      reduce_(type_, op_of(reduction_), out, to.strides,
+              std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
+              past_caches);
+    }
+  }
+};
+
+/// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
+/// consecutive shards per box, reduced in that order. A program that repeats it keeps the ReshardPlan instead.
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials = 1,
+                          kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
+  ReshardPlan plan(type, reduction, reduce);
+  std::vector<int> to, from;
+  std::vector<void*> to_data;
+  std::vector<const void*> from_data;
+  for (const ShardRef& shard : destination) {
+    to.push_back(plan.add_destination(shard.box, shard.strides));
+    to_data.push_back(shard.data);
+  }
+  for (const ShardRef& shard : source) {
+    from.push_back(plan.add_source(shard.box, shard.strides));
+    from_data.push_back(shard.data);
+  }
+  plan.fill(to, from, partials);
+  plan.run(to_data, from_data);
+}
+#endif
+
+/// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
+/// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
+///
+/// Axes unreduced in `from` alone are reduced, in mesh order; those in both stay partial; those in `to` alone split the
+/// value into partial ones: all of it at index 0 and zeros elsewhere for a sum, all of it everywhere for max and min.
+inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh, const Sharding& from,
+                                const Sharding& to, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
+  const unsigned kept = from.unreduced & to.unreduced, fresh = to.unreduced & ~kept, reduced = from.unreduced & ~kept;
+  if (kept != 0 && from.reduction != to.reduction)
+    fail(errc::graph_invalid, "[reshard] one reduction: from ", text(from, mesh), " to ", text(to, mesh));
+  const unsigned split = from.used_axes() & ~unsigned{from.unreduced};
+  const auto size_over = [&](unsigned axes) {
+    int size = 1;
+    for (int axis = 0; axis < mesh.rank(); ++axis)
+      if (axes >> axis & 1) size *= mesh.axis_size(axis);
+    return size;
+  };
+  const auto index_over = [&](unsigned axes, const Coordinates& at) {
+    int index = 0;
+    for (int axis = 0; axis < mesh.rank(); ++axis)
+      if (axes >> axis & 1) index = index * mesh.axis_size(axis) + at[static_cast<std::size_t>(axis)];
+    return index;
+  };
+
+  ReshardPlan plan(type, from.unreduced != 0 ? from.reduction : to.reduction, reduce);
+  const int partials = size_over(reduced), boxes = size_over(split);
+  const ShardGrid sources(mesh, from), destinations(mesh, to);
+  std::vector<int> order(static_cast<std::size_t>(sources.count()));  // [kept, box, partial]
+  for (int i = 0; i < sources.count(); ++i) {
+    const Coordinates at = sources.coordinates(i);
+    const int place = (index_over(kept, at) * boxes + index_over(split, at)) * partials + index_over(reduced, at);
+    order[static_cast<std::size_t>(place)] = plan.add_source(shard_box(shape, from, mesh, at));
+  }
+  std::vector<std::vector<int>> targets(static_cast<std::size_t>(size_over(kept)));
+  for (int i = 0; i < destinations.count(); ++i) {
+    const Coordinates at = destinations.coordinates(i);
+    const int destination = plan.add_destination(shard_box(shape, to, mesh, at));
+    if (to.reduction == Reduction::sum && index_over(fresh, at) != 0)
+      plan.fill_zero(destination);
+    else
+      targets[static_cast<std::size_t>(index_over(kept, at))].push_back(destination);
+  }
+  const auto group = static_cast<std::size_t>(boxes * partials);
+  for (std::size_t k = 0; k < targets.size(); ++k)
+    plan.fill(targets[k], std::span<const int>(order).subspan(k * group, group), partials);
+  return plan;
+}
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -11519,7 +11520,7 @@ template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) 
   return volume(storage_of(x).shape());
 }
 
-/// "f32[128,256]{data,-}": what a tensor is and how it lies, as messages name it.
+/// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as messages name it.
 inline std::string layout_text(const TensorStorage& storage) {
   return shape_text(storage.dtype(), storage.shape()) + text(storage.sharding(), storage.mesh());
 }
@@ -12170,10 +12171,10 @@ Linear<T, Bias> linear(Key key, Extent in, Extent out, const Layout& layout, Rol
 
 #endif
 
-// ---- tessera/ops/attention.hpp
+// ---- tessera/ops/attention/attention.hpp
 
-#ifndef TESSERA_OPS_ATTENTION_HPP
-#define TESSERA_OPS_ATTENTION_HPP
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
 
 namespace tessera {
 
@@ -12265,10 +12266,10 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale&
 
 #endif
 
-// ---- tessera/ops/shape.hpp
+// ---- tessera/ops/layout/shape.hpp
 
-#ifndef TESSERA_OPS_SHAPE_HPP
-#define TESSERA_OPS_SHAPE_HPP
+#ifndef TESSERA_OPS_LAYOUT_SHAPE_HPP
+#define TESSERA_OPS_LAYOUT_SHAPE_HPP
 
 namespace tessera {
 
@@ -12383,10 +12384,10 @@ template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at
 
 #endif
 
-// ---- tessera/ops/rearrange.hpp
+// ---- tessera/ops/layout/rearrange.hpp
 
-#ifndef TESSERA_OPS_REARRANGE_HPP
-#define TESSERA_OPS_REARRANGE_HPP
+#ifndef TESSERA_OPS_LAYOUT_REARRANGE_HPP
+#define TESSERA_OPS_LAYOUT_REARRANGE_HPP
 
 namespace tessera {
 
@@ -12698,10 +12699,10 @@ template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = H
 
 #endif
 
-// ---- tessera/ops/slicing.hpp
+// ---- tessera/ops/layout/slicing.hpp
 
-#ifndef TESSERA_OPS_SLICING_HPP
-#define TESSERA_OPS_SLICING_HPP
+#ifndef TESSERA_OPS_LAYOUT_SLICING_HPP
+#define TESSERA_OPS_LAYOUT_SLICING_HPP
 
 namespace tessera {
 
@@ -12846,10 +12847,10 @@ Attention<T, Bias> attention(Key key, Extent features, Dim heads, const Layout& 
 
 #endif
 
-// ---- tessera/ops/reduction.hpp
+// ---- tessera/ops/reduction/reduction.hpp
 
-#ifndef TESSERA_OPS_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_HPP
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
 
 namespace tessera {
 
@@ -13292,10 +13293,10 @@ GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, co
 
 #endif
 
-// ---- tessera/ops/indexing.hpp
+// ---- tessera/ops/indexing/indexing.hpp
 
-#ifndef TESSERA_OPS_INDEXING_HPP
-#define TESSERA_OPS_INDEXING_HPP
+#ifndef TESSERA_OPS_INDEXING_INDEXING_HPP
+#define TESSERA_OPS_INDEXING_INDEXING_HPP
 
 namespace tessera {
 
@@ -13375,10 +13376,10 @@ Positions<T> positions(Key key, Extent context, Extent features, const Layout& l
 
 #endif
 
-// ---- tessera/graph/model.hpp
+// ---- tessera/graph/trace/model.hpp
 
-#ifndef TESSERA_GRAPH_MODEL_HPP
-#define TESSERA_GRAPH_MODEL_HPP
+#ifndef TESSERA_GRAPH_TRACE_MODEL_HPP
+#define TESSERA_GRAPH_TRACE_MODEL_HPP
 
 namespace tessera {
 
@@ -13602,10 +13603,10 @@ concept Model = std::is_void_v<typename detail::FaultyPart<T>::type>;
 
 #endif
 
-// ---- tessera/graph/tree.hpp
+// ---- tessera/graph/trace/tree.hpp
 
-#ifndef TESSERA_GRAPH_TREE_HPP
-#define TESSERA_GRAPH_TREE_HPP
+#ifndef TESSERA_GRAPH_TRACE_TREE_HPP
+#define TESSERA_GRAPH_TRACE_TREE_HPP
 
 namespace tessera {
 
@@ -14102,7 +14103,7 @@ constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const Partit
   return detail::constrain(x, spec, CotangentLayout::own_spec, &cotangent, Source::from(at));
 }
 
-/// Inside a traced function: x, laid out as the spec says. Its cotangent lies as it comes.
+/// Inside a traced function: x, sharded as the spec says. Its cotangent may be sharded in any way.
 template <TensorOperand X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
@@ -14176,7 +14177,7 @@ template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, H
 /// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
 /// they had: (clipped, norm). The direction does not change.
 ///
-/// Communication: tensors that are split are summed where they lie, and all sums together are reduced, as one number.
+/// Communication: each device sums its shards, and the sums of all tensors are reduced together, as one number.
 /// Partial gradients are reduced first, since a norm needs them whole. Source: Pascanu, Mikolov, Bengio, 1211.5063.
 template <class Model, NumberOperand Limit>
 constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
@@ -14336,10 +14337,10 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
 
 #endif
 
-// ---- tessera/runtime/collectives.hpp
+// ---- tessera/runtime/transport/collectives.hpp
 
-#ifndef TESSERA_RUNTIME_COLLECTIVES_HPP
-#define TESSERA_RUNTIME_COLLECTIVES_HPP
+#ifndef TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
+#define TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
 
 namespace tessera::runtime {
 
@@ -14432,7 +14433,7 @@ class Moves {
 
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
-/// Where each part lies when they are joined along `dim`; the rest of each box is that of `shape`.
+/// The box of each part when they are joined along `dim`; the rest of each box is that of `shape`.
 inline std::vector<Box> joined(std::span<const Part> parts, Shape shape, std::size_t dim) {
   std::vector<Box> boxes;
   std::int64_t at = 0;
@@ -14588,10 +14589,10 @@ inline void collective_permute(DType type, std::span<const Route> routes, std::s
 
 #endif
 
-// ---- tessera/graph/units.hpp
+// ---- tessera/graph/fuse/units.hpp
 
-#ifndef TESSERA_GRAPH_UNITS_HPP
-#define TESSERA_GRAPH_UNITS_HPP
+#ifndef TESSERA_GRAPH_FUSE_UNITS_HPP
+#define TESSERA_GRAPH_FUSE_UNITS_HPP
 
 namespace tessera {
 
@@ -14612,7 +14613,7 @@ enum class UnitKind : std::uint8_t {
 };
 inline constexpr int unit_kinds = 11;
 
-/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim that lies along dim d of the
+/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
@@ -14715,10 +14716,10 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
 
 #endif
 
-// ---- tessera/partition/parts.hpp
+// ---- tessera/partition/reshard/parts.hpp
 
-#ifndef TESSERA_PARTITION_PARTS_HPP
-#define TESSERA_PARTITION_PARTS_HPP
+#ifndef TESSERA_PARTITION_RESHARD_PARTS_HPP
+#define TESSERA_PARTITION_RESHARD_PARTS_HPP
 
 namespace tessera {
 
@@ -14763,10 +14764,10 @@ struct PartList {
 
 #endif
 
-// ---- tessera/partition/plan.hpp
+// ---- tessera/partition/plan/plan.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_HPP
-#define TESSERA_PARTITION_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_HPP
 
 namespace tessera {
 
@@ -14793,7 +14794,7 @@ struct CollectiveInfo {
   std::int64_t payload_bytes = 0;  ///< V: bytes of the value reduced, or of the gathered value, on one device
   std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   Source source{};                 ///< the line whose value is communicated
-  std::string_view why;            ///< what asked for it
+  std::string_view why;            ///< the reason: what needs it
   bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
 };
 
@@ -14829,10 +14830,11 @@ struct PlanStep {
   std::int32_t unit = -1;                  ///< of compute and repeat
   Growable<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
   Growable<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
-  /// Of a sum of numbers: axes over which its result is partial. An input that is not counts where they are 0.
+  /// Of a sum of rank-0 tensors: axes over which its result is partial. An input that is replicated over such an axis
+  /// is added on the devices with coordinate 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// A reshard that follows may be taken over: parts of the result are added up as they are made. Or a rounding.
+  /// This step may do the work of the step that follows: a reshard that sums partial values into the result, or a cast.
   bool adds_up = false;
   std::int32_t body = -1;  ///< of a repeat: its graph
   std::int64_t layers = 1;
@@ -14853,7 +14855,7 @@ struct GraphPlan {
   std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
 };
 
-/// What can be asked of the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
+/// Queries about the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
 template <class Self> struct Communication {
   /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis, or
   /// one sub-axis.
@@ -14868,7 +14870,7 @@ template <class Self> struct Communication {
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Collectives that nobody asked for: see CollectiveInfo::asked.
+  /// Collectives that no constraint of the user asks for: see CollectiveInfo::asked.
   constexpr std::int64_t unasked_count() const {
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
@@ -14938,10 +14940,10 @@ struct Plan : Communication<Plan> {
 
 #endif
 
-// ---- tessera/runtime/communication.hpp
+// ---- tessera/runtime/transport/communication.hpp
 
-#ifndef TESSERA_RUNTIME_COMMUNICATION_HPP
-#define TESSERA_RUNTIME_COMMUNICATION_HPP
+#ifndef TESSERA_RUNTIME_TRANSPORT_COMMUNICATION_HPP
+#define TESSERA_RUNTIME_TRANSPORT_COMMUNICATION_HPP
 
 namespace tessera {
 
@@ -15106,10 +15108,10 @@ class Uncounted {
 
 #endif
 
-// ---- tessera/graph/print.hpp
+// ---- tessera/graph/ir/print.hpp
 
-#ifndef TESSERA_GRAPH_PRINT_HPP
-#define TESSERA_GRAPH_PRINT_HPP
+#ifndef TESSERA_GRAPH_IR_PRINT_HPP
+#define TESSERA_GRAPH_IR_PRINT_HPP
 
 namespace tessera {
 
@@ -15202,10 +15204,375 @@ inline std::string dot_of(const ProgramView& program) {
 
 #endif
 
-// ---- tessera/graph/simplify.hpp
+// ---- tessera/graph/ir/verify.hpp
 
-#ifndef TESSERA_GRAPH_SIMPLIFY_HPP
-#define TESSERA_GRAPH_SIMPLIFY_HPP
+#ifndef TESSERA_GRAPH_IR_VERIFY_HPP
+#define TESSERA_GRAPH_IR_VERIFY_HPP
+
+namespace tessera {
+
+/// The first rule that a program breaks; false when there is none.
+struct Defect {
+  int graph = -1, node = -1;
+  std::string_view rule;
+  constexpr explicit operator bool() const { return !rule.empty(); }
+};
+
+namespace detail {
+
+/// Checks one graph of a program, node by node. Each check returns the rule that is broken, or nothing.
+class GraphVerifier {
+ public:
+  constexpr GraphVerifier(const ProgramView& program, int index)
+      : program_(program), graph_(program.graphs[index]), index_(index) {}
+
+  constexpr Defect run() const {
+    for (int id = 0; id < graph_.size; ++id)
+      if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
+    for (int k = 0; k < graph_.output_count; ++k)
+      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
+        return {index_, -1, "an output is a node of the graph"};
+    return {};
+  }
+
+ private:
+  using Rule = BrokenRule;
+  const ProgramView& program_;
+  const GraphView& graph_;
+  int index_;
+
+  constexpr Rule check(int id) const {
+    const Node& node = graph_[id];
+    const OpRow& row = row_of(node);
+    if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
+    for (int i = 0; i < node.arity; ++i) {
+      const int operand = graph_.operand(id, i);
+      if (operand >= id) return "operands stand before their users";
+      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
+      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
+        return "a repeat is read through its projections, and these read nothing else";
+    }
+    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
+      return "a dim is one of the rank";
+    return check_of(node.op)({program_, graph_, index_, id});
+  }
+};
+
+}  // namespace detail
+
+/// Checks what every pass relies on: operands before users, types that the operations give, labels and dims in range,
+/// bodies that fit their repeats. Returns the first defect, which is always one of the library.
+constexpr Defect find_defect(const ProgramView& program) {
+  for (int g = program.graph_count - 1; g >= 0; --g)  // bodies before what runs them
+    if (const Defect defect = detail::GraphVerifier(program, g).run()) return defect;
+  return {};
+}
+
+/// The same, thrown as graph_invalid.
+constexpr void verify(const ProgramView& program) {
+  if (const Defect defect = find_defect(program)) {
+    const Node* node = defect.node >= 0 ? &program.graphs[defect.graph][defect.node] : nullptr;
+    fail(errc::graph_invalid, "[verify] ", defect.rule, ": %", defect.node, " = ",
+         node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
+         node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/settle.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
+#define TESSERA_GRAPH_TRACE_SETTLE_HPP
+
+namespace tessera::detail {
+
+/// A tensor inside a trace as a value of it: an expression is recorded, a field of a model is its placeholder.
+template <TensorOperand X> constexpr auto as_sym(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x;
+  else
+    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
+}
+
+/// Expressions over placeholders become part of the trace.
+template <class R> constexpr auto settle(const R& result) {
+  if constexpr (ExprOperand<R>) {
+    return as_sym(result);
+  } else if constexpr (is_tuple_v<R>) {
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
+  } else {
+    return result;
+  }
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/stack.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
+#define TESSERA_GRAPH_TRACE_STACK_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Lists the values behind the placeholders of a traced structure.
+struct CollectValues {
+  Growable<Value> values;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.value);
+    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
+      values.push_back(leaf.placeholder());
+  }
+  constexpr void enter_stack(const auto&) {}  // the call rejects them
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// The leaves of an argument of a block; a plain number is a constant of it.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
+
+/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
+/// program's.
+struct BindArguments {
+  Module* module;
+  int body;
+  int next;
+  bool sliced;  ///< the values outside have a leading dim of layers
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
+      Value outer;
+      if constexpr (SymOperand<Leaf>)
+        outer = leaf.value;
+      else
+        outer = leaf.placeholder();
+      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
+        module->refuse(errc::structure,
+                       "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
+                       "layers was replaced by a tensor without layers");
+      Node type = outer.node();
+      if (sliced) {
+        type.rank = static_cast<std::uint8_t>(type.rank - 1);
+        type.unit = static_cast<std::uint8_t>(type.unit >> 1);
+      }
+      const int id = module->graph(body).add(build::argument_node(type, next++));
+      leaf = Leaf(Value{module, body, id, type.source});
+    } else if (leaf.traced()) {
+      // Numbers of the program are sources: the body has nodes of its own for them.
+      const Node node = leaf.placeholder().node();
+      if (node.arity > 0)
+        module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
+                                          "compute it in the block");
+      leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
+    }
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// What a layer made of x, as a value of the type of x.
+template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
+  if constexpr (TensorOperand<Result>) {
+    const Value value = lower(x, result);
+    if (!same_static_shape(value.node(), x.node()))
+      value.refuse(errc::shape_mismatch,
+                   "[stack] a layer returns the shape that it is given: of the two, one has a dim "
+                   "of static extent 1, as keepdims makes it, where the other has none");
+    return value;
+  } else {
+    return x;  // the compiler has said what is wrong
+  }
+}
+
+/// A traced call: one repeat node, whose body is the block.
+template <class Block, SymOperand X, class... Extra>
+constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  if (stack.layers().empty() || x.value.module == nullptr)
+    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
+  Module* module = x.value.module;
+  const int outer = x.value.graph;
+
+  Growable<std::int32_t> operands{x.value.id};
+  CollectValues stacked, invariant;
+  for_each_leaf(stack[0], stacked);
+  (for_each_tensor(extra, invariant), ...);
+  for (const Value& v : stacked.values) operands.push_back(v.id);
+  for (const Value& v : invariant.values) operands.push_back(v.id);
+  const bool counted = stacked.values.empty();
+  if (counted) operands.push_back(stack.count().placeholder().id);
+
+  const int body = module->add_graph();
+  BindArguments bind{module, body, 0, false};
+  X carried = x;
+  for_each_leaf(carried, bind);
+  Block layer = stack[0];
+  bind.sliced = true;
+  for_each_leaf(layer, bind);
+  bind.sliced = false;
+  std::tuple<Extra...> captured(extra...);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const Value result = returned_by_a_layer(
+      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
+  module->graph(body).outputs.push_back(result.id);
+
+  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
+  const Source source = result.node().source;  // a call of a stack has no line of its own
+  Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
+  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
+                   source};
+  return X(build::project(made, 0, x.value.node()));
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+  constexpr bool is_tensor = TensorOperand<X>, is_outside = !LocalOperand<X>;
+  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(is_tensor, "tessera: a Stack carries one tensor from layer to layer, its first argument; further "
+                           "arguments are the same for every layer");
+  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
+  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
+                         "std::array of blocks can be inside");
+  if constexpr (is_tensor && is_outside && is_flat) {
+    // Asked here, and not where a layer is run, so that what is wrong in one is said with few lines around it.
+    using Carried = decltype(detail::as_sym(x));
+    using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
+    constexpr bool is_one = TensorOperand<Result>;
+    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+    if constexpr (is_one) {
+      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
+      constexpr bool same_rank = Result::rank == Carried::rank;
+      static_assert(same_type,
+                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
+                    "could not take; ts::cast the result");
+      static_assert(same_rank,
+                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
+                    "take; for a constant, ts::full_like");
+      if constexpr (same_type && same_rank)
+        return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
+      else
+        return detail::as_sym(x);
+    } else {
+      return detail::as_sym(x);
+    }
+  } else {
+    return x;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/trace_types.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+
+namespace tessera::detail {
+
+/// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
+
+/// A result as the caller sees it.
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
+
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Says why a function can't be traced by its type, once wherever it is used.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  using Said = decltype([] {
+    static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
+                            "lambda: [](const auto&... x) { return f(x...); }");
+    static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                  "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
+  });
+};
+
+/// What a trace that can't be made gives. It converts to anything, so that the first message is the only one.
+struct NoResult {
+  template <class T> operator T() const;
+};
+/// What a function gives that takes other arguments than these.
+struct NoCall : NoResult {};
+/// In place of a function that can't be traced.
+struct NoFunction {
+  NoResult operator()(...) const;
+};
+/// A function that takes any arguments besides its own. To call it says no more than is wrong in the function, where a
+/// requires-expression adds lines of its own to that.
+template <class F> struct AnyCall : F {
+  using F::operator();
+  NoCall operator()(...) const;
+};
+
+/// What is called to learn the type of a result.
+template <bool Takes, class F, std::size_t Arguments>
+using Callable =
+    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// Says what is wrong with the type of an argument.
+template <class A> using ExplainArgument = ExplainPart<typename FaultyPart<typename TracedArgument<A>::type>::type>;
+
+/// What the caller of a function gets that returns a `Given`; says what is wrong with it.
+template <class Given> struct ResultOf {
+  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
+  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
+  /// Whether there is one.
+  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
+  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
+  using Said = decltype([] {
+    static_assert(is_taken,
+                  "tessera: the traced function does not take as many arguments as it is given here, or takes "
+                  "other types");
+    static_assert(is_returned, "tessera: the traced function returns nothing; it lacks a return");
+    (void)sizeof(ExplainPart<typename FaultyPart<settled>::type>);
+  });
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/transform/simplify.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
+#define TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
 
 namespace tessera {
 
@@ -15421,297 +15788,10 @@ constexpr void simplify(Module& module) {
 
 #endif
 
-// ---- tessera/graph/settle.hpp
+// ---- tessera/graph/trace/trace.hpp
 
-#ifndef TESSERA_GRAPH_SETTLE_HPP
-#define TESSERA_GRAPH_SETTLE_HPP
-
-namespace tessera::detail {
-
-/// A tensor inside a trace as a value of it: an expression is recorded, a field of a model is its placeholder.
-template <TensorOperand X> constexpr auto as_sym(const X& x) {
-  if constexpr (SymOperand<X>)
-    return x;
-  else
-    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
-}
-
-/// Expressions over placeholders become part of the trace.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return as_sym(result);
-  } else if constexpr (is_tuple_v<R>) {
-    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
-      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
-                        tuple);
-    }(result);
-  } else {
-    return result;
-  }
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/stack.hpp
-
-#ifndef TESSERA_GRAPH_STACK_HPP
-#define TESSERA_GRAPH_STACK_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Lists the values behind the placeholders of a traced structure.
-struct CollectValues {
-  Growable<Value> values;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
-      values.push_back(leaf.value);
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
-      values.push_back(leaf.placeholder());
-  }
-  constexpr void enter_stack(const auto&) {}  // the call rejects them
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-/// The leaves of an argument of a block; a plain number is a constant of it.
-template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
-  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
-}
-
-/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
-/// program's.
-struct BindArguments {
-  Module* module;
-  int body;
-  int next;
-  bool sliced;  ///< the values outside have a leading dim of layers
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
-      Value outer;
-      if constexpr (SymOperand<Leaf>)
-        outer = leaf.value;
-      else
-        outer = leaf.placeholder();
-      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
-        module->refuse(errc::structure,
-                       "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
-                       "layers was replaced by a tensor without layers");
-      Node type = outer.node();
-      if (sliced) {
-        type.rank = static_cast<std::uint8_t>(type.rank - 1);
-        type.unit = static_cast<std::uint8_t>(type.unit >> 1);
-      }
-      const int id = module->graph(body).add(build::argument_node(type, next++));
-      leaf = Leaf(Value{module, body, id, type.source});
-    } else if (leaf.traced()) {
-      // Numbers of the program are sources: the body has nodes of its own for them.
-      const Node node = leaf.placeholder().node();
-      if (node.arity > 0)
-        module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
-                                          "compute it in the block");
-      leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
-    }
-  }
-  constexpr void enter_stack(auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-/// What a layer made of x, as a value of the type of x.
-template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
-  if constexpr (TensorOperand<Result>) {
-    const Value value = lower(x, result);
-    if (!same_static_shape(value.node(), x.node()))
-      value.refuse(errc::shape_mismatch,
-                   "[stack] a layer returns the shape that it is given: of the two, one has a dim "
-                   "of static extent 1, as keepdims makes it, where the other has none");
-    return value;
-  } else {
-    return x;  // the compiler has said what is wrong
-  }
-}
-
-/// A traced call: one repeat node, whose body is the block.
-template <class Block, SymOperand X, class... Extra>
-constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  if (stack.layers().empty() || x.value.module == nullptr)
-    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
-  Module* module = x.value.module;
-  const int outer = x.value.graph;
-
-  Growable<std::int32_t> operands{x.value.id};
-  CollectValues stacked, invariant;
-  for_each_leaf(stack[0], stacked);
-  (for_each_tensor(extra, invariant), ...);
-  for (const Value& v : stacked.values) operands.push_back(v.id);
-  for (const Value& v : invariant.values) operands.push_back(v.id);
-  const bool counted = stacked.values.empty();
-  if (counted) operands.push_back(stack.count().placeholder().id);
-
-  const int body = module->add_graph();
-  BindArguments bind{module, body, 0, false};
-  X carried = x;
-  for_each_leaf(carried, bind);
-  Block layer = stack[0];
-  bind.sliced = true;
-  for_each_leaf(layer, bind);
-  bind.sliced = false;
-  std::tuple<Extra...> captured(extra...);
-  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const Value result = returned_by_a_layer(
-      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
-  module->graph(body).outputs.push_back(result.id);
-
-  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
-  const Source source = result.node().source;  // a call of a stack has no line of its own
-  Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
-  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
-                   source};
-  return X(build::project(made, 0, x.value.node()));
-}
-
-}  // namespace detail
-
-template <class Block>
-template <class X, class... Extra>
-constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  constexpr bool is_tensor = TensorOperand<X>, is_outside = !LocalOperand<X>;
-  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(is_tensor, "tessera: a Stack carries one tensor from layer to layer, its first argument; further "
-                           "arguments are the same for every layer");
-  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
-  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
-                         "std::array of blocks can be inside");
-  if constexpr (is_tensor && is_outside && is_flat) {
-    // Asked here, and not where a layer is run, so that what is wrong in one is said with few lines around it.
-    using Carried = decltype(detail::as_sym(x));
-    using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
-    constexpr bool is_one = TensorOperand<Result>;
-    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
-    if constexpr (is_one) {
-      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
-      constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(same_type,
-                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
-                    "could not take; ts::cast the result");
-      static_assert(same_rank,
-                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
-                    "take; for a constant, ts::full_like");
-      if constexpr (same_type && same_rank)
-        return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
-      else
-        return detail::as_sym(x);
-    } else {
-      return detail::as_sym(x);
-    }
-  } else {
-    return x;
-  }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace_types.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TYPES_HPP
-
-namespace tessera::detail {
-
-/// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// A result as the caller sees it.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Says why a function can't be traced by its type, once wherever it is used.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Said = decltype([] {
-    static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
-                            "lambda: [](const auto&... x) { return f(x...); }");
-    static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
-    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
-  });
-};
-
-/// What a trace that can't be made gives. It converts to anything, so that the first message is the only one.
-struct NoResult {
-  template <class T> operator T() const;
-};
-/// What a function gives that takes other arguments than these.
-struct NoCall : NoResult {};
-/// In place of a function that can't be traced.
-struct NoFunction {
-  NoResult operator()(...) const;
-};
-/// A function that takes any arguments besides its own. To call it says no more than is wrong in the function, where a
-/// requires-expression adds lines of its own to that.
-template <class F> struct AnyCall : F {
-  using F::operator();
-  NoCall operator()(...) const;
-};
-
-/// What is called to learn the type of a result.
-template <bool Takes, class F, std::size_t Arguments>
-using Callable =
-    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// Says what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainPart<typename FaultyPart<typename TracedArgument<A>::type>::type>;
-
-/// What the caller of a function gets that returns a `Given`; says what is wrong with it.
-template <class Given> struct ResultOf {
-  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
-  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether there is one.
-  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
-  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Said = decltype([] {
-    static_assert(is_taken,
-                  "tessera: the traced function does not take as many arguments as it is given here, or takes "
-                  "other types");
-    static_assert(is_returned, "tessera: the traced function returns nothing; it lacks a return");
-    (void)sizeof(ExplainPart<typename FaultyPart<settled>::type>);
-  });
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_HPP
-#define TESSERA_GRAPH_TRACE_HPP
+#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_HPP
 
 namespace tessera {
 
@@ -16003,10 +16083,10 @@ template <class F, class... Args> struct Traced {
 
 #endif
 
-// ---- tessera/graph/value_and_grad.hpp
+// ---- tessera/graph/transform/value_and_grad.hpp
 
-#ifndef TESSERA_GRAPH_VALUE_AND_GRAD_HPP
-#define TESSERA_GRAPH_VALUE_AND_GRAD_HPP
+#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
 
 namespace tessera {
 
@@ -16099,84 +16179,6 @@ template <class F> constexpr auto value_and_grad(F f) {
 /// Inside a traced function: the gradient alone.
 template <class F> constexpr auto grad(F f) {
   return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/verify.hpp
-
-#ifndef TESSERA_GRAPH_VERIFY_HPP
-#define TESSERA_GRAPH_VERIFY_HPP
-
-namespace tessera {
-
-/// The first rule that a program breaks; false when there is none.
-struct Defect {
-  int graph = -1, node = -1;
-  std::string_view rule;
-  constexpr explicit operator bool() const { return !rule.empty(); }
-};
-
-namespace detail {
-
-/// Checks one graph of a program, node by node. Each check returns the rule that is broken, or nothing.
-class GraphVerifier {
- public:
-  constexpr GraphVerifier(const ProgramView& program, int index)
-      : program_(program), graph_(program.graphs[index]), index_(index) {}
-
-  constexpr Defect run() const {
-    for (int id = 0; id < graph_.size; ++id)
-      if (const std::string_view rule = check(id); !rule.empty()) return {index_, id, rule};
-    for (int k = 0; k < graph_.output_count; ++k)
-      if (graph_.outputs[k] < 0 || graph_.outputs[k] >= graph_.size)
-        return {index_, -1, "an output is a node of the graph"};
-    return {};
-  }
-
- private:
-  using Rule = BrokenRule;
-  const ProgramView& program_;
-  const GraphView& graph_;
-  int index_;
-
-  constexpr Rule check(int id) const {
-    const Node& node = graph_[id];
-    const OpRow& row = row_of(node);
-    if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
-    for (int i = 0; i < node.arity; ++i) {
-      const int operand = graph_.operand(id, i);
-      if (operand >= id) return "operands stand before their users";
-      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
-      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
-        return "a repeat is read through its projections, and these read nothing else";
-    }
-    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
-      return "a dim is one of the rank";
-    return check_of(node.op)({program_, graph_, index_, id});
-  }
-};
-
-}  // namespace detail
-
-/// Checks what every pass relies on: operands before users, types that the operations give, labels and dims in range,
-/// bodies that fit their repeats. Returns the first defect, which is always one of the library.
-constexpr Defect find_defect(const ProgramView& program) {
-  for (int g = program.graph_count - 1; g >= 0; --g)  // bodies before what runs them
-    if (const Defect defect = detail::GraphVerifier(program, g).run()) return defect;
-  return {};
-}
-
-/// The same, thrown as graph_invalid.
-constexpr void verify(const ProgramView& program) {
-  if (const Defect defect = find_defect(program)) {
-    const Node* node = defect.node >= 0 ? &program.graphs[defect.graph][defect.node] : nullptr;
-    fail(errc::graph_invalid, "[verify] ", defect.rule, ": %", defect.node, " = ",
-         node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
-         node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
-  }
 }
 
 }  // namespace tessera
@@ -16309,7 +16311,7 @@ class SubMesh {
     for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
     return parent_.device_at(place);
   }
-  /// Where a device of this part lies along its axes.
+  /// The coordinates of a device of this part along its axes.
   constexpr Coordinates coordinates_of(int device) const {
     if (!contains(device))
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not in this part of ", parent_.text());
@@ -16358,10 +16360,10 @@ constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { ret
 
 #endif
 
-// ---- tessera/ops/convolution.hpp
+// ---- tessera/ops/contraction/convolution.hpp
 
-#ifndef TESSERA_OPS_CONVOLUTION_HPP
-#define TESSERA_OPS_CONVOLUTION_HPP
+#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
 
 namespace tessera {
 
@@ -16479,6 +16481,132 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
 
 #endif
 
+// ---- tessera/ops/indexing/scan.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SCAN_HPP
+#define TESSERA_OPS_INDEXING_SCAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Scan S> struct CumsumTag {
+  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
+  }
+};
+
+}  // namespace detail
+
+/// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
+/// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
+/// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
+/// all_gather of one total a line from each device.
+template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
+  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/sort.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SORT_HPP
+#define TESSERA_OPS_INDEXING_SORT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Order O, class Index> struct ArgsortTag {
+  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                "tessera: indices are std::int32_t or std::int64_t");
+  static constexpr int size_operand = 1;
+  template <class A, class... Count> using result = Typed<Index, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+  }
+  static constexpr Value emit(Value context, Value x, Value count) {
+    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
+  }
+};
+
+template <int Rank, int D> struct TakeAlongTag {
+  template <class A, class Indices> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = D + x.rank() - Rank;
+    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
+                     "it first");
+    return build::take_along(x.at(context.source), dim, indices);
+  }
+};
+
+template <int Rank, int D, Order O> struct SortTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = D + x.rank() - Rank;
+    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
+  }
+};
+
+}  // namespace detail
+
+/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
+/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
+/// shape_mismatch where another dim differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
+/// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argsort(const X& x, Here at = Here::current()) {
+  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
+}
+
+/// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
+/// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
+/// dim instead where one is not split and divides, else by an all_gather; the result is split that way too. Other dims
+/// may be split.
+template <int D, Order O = Order::ascending, TensorOperand X>
+constexpr auto sort(const X& x, Here at = Here::current()) {
+  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
+}
+
+/// The largest elements along a dim, and where they stand.
+template <class Values, class Indices> struct TopK {
+  Values values;
+  Indices indices;
+};
+
+/// The k largest elements along one dim, the largest first, equal ones in the order in which they stand, NaN last:
+/// `auto [values, indices] = topk<-1>(x, 5)`. Errors: shape_mismatch for more than the dim has. Communication: as sort.
+template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
+  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
+  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random.hpp
 
 #ifndef TESSERA_OPS_RANDOM_HPP
@@ -16582,132 +16710,6 @@ constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = H
 
 #endif
 
-// ---- tessera/ops/scan.hpp
-
-#ifndef TESSERA_OPS_SCAN_HPP
-#define TESSERA_OPS_SCAN_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D, Scan S> struct CumsumTag {
-  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
-  static constexpr Value emit(Value context, Value x) {
-    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
-  }
-};
-
-}  // namespace detail
-
-/// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
-/// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
-/// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
-/// all_gather of one total a line from each device.
-template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
-  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/sort.hpp
-
-#ifndef TESSERA_OPS_SORT_HPP
-#define TESSERA_OPS_SORT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D, Order O, class Index> struct ArgsortTag {
-  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                "tessera: indices are std::int32_t or std::int64_t");
-  static constexpr int size_operand = 1;
-  template <class A, class... Count> using result = Typed<Index, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
-  }
-  static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
-  }
-};
-
-template <int Rank, int D> struct TakeAlongTag {
-  template <class A, class Indices> struct result : A {
-    using Said = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = D + x.rank() - Rank;
-    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
-                     "it first");
-    return build::take_along(x.at(context.source), dim, indices);
-  }
-};
-
-template <int Rank, int D, Order O> struct SortTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
-    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
-  }
-};
-
-}  // namespace detail
-
-/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
-/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
-/// shape_mismatch where another dim differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-
-/// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
-/// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argsort(const X& x, Here at = Here::current()) {
-  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
-}
-
-/// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
-/// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
-/// dim instead where one is not split and divides, else by an all_gather; the result lies so too. Other dims may be
-/// split.
-template <int D, Order O = Order::ascending, TensorOperand X>
-constexpr auto sort(const X& x, Here at = Here::current()) {
-  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
-}
-
-/// The largest elements along a dim, and where they stand.
-template <class Values, class Indices> struct TopK {
-  Values values;
-  Indices indices;
-};
-
-/// The k largest elements along one dim, the largest first, equal ones in the order in which they stand, NaN last:
-/// `auto [values, indices] = topk<-1>(x, 5)`. Errors: shape_mismatch for more than the dim has. Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
-constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
-  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
-  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/ops.hpp
 
 #ifndef TESSERA_OPS_OPS_HPP
@@ -16717,10 +16719,10 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/shard_map_text.hpp
+// ---- tessera/ops/shard_map/shard_map_text.hpp
 
-#ifndef TESSERA_OPS_SHARD_MAP_TEXT_HPP
-#define TESSERA_OPS_SHARD_MAP_TEXT_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_SHARD_MAP_TEXT_HPP
+#define TESSERA_OPS_SHARD_MAP_SHARD_MAP_TEXT_HPP
 
 namespace tessera::detail {
 
@@ -16860,10 +16862,10 @@ template <FixedString Text, bool Structs, class Outer = void> struct ShardMapReg
 
 #endif
 
-// ---- tessera/ops/local_value.hpp
+// ---- tessera/ops/shard_map/local_value.hpp
 
-#ifndef TESSERA_OPS_LOCAL_VALUE_HPP
-#define TESSERA_OPS_LOCAL_VALUE_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_VALUE_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_VALUE_HPP
 
 namespace tessera::detail {
 
@@ -17022,10 +17024,10 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
 
 #endif
 
-// ---- tessera/ops/local.hpp
+// ---- tessera/ops/shard_map/local.hpp
 
-#ifndef TESSERA_OPS_LOCAL_HPP
-#define TESSERA_OPS_LOCAL_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_HPP
 
 namespace tessera {
 
@@ -17278,10 +17280,10 @@ template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const 
 
 #endif
 
-// ---- tessera/ops/local_collectives.hpp
+// ---- tessera/ops/shard_map/local_collectives.hpp
 
-#ifndef TESSERA_OPS_LOCAL_COLLECTIVES_HPP
-#define TESSERA_OPS_LOCAL_COLLECTIVES_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_COLLECTIVES_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_COLLECTIVES_HPP
 
 namespace tessera {
 
@@ -17600,16 +17602,16 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/shard_map.hpp
+// ---- tessera/ops/shard_map/shard_map.hpp
 
-#ifndef TESSERA_OPS_SHARD_MAP_HPP
-#define TESSERA_OPS_SHARD_MAP_HPP
+#ifndef TESSERA_OPS_SHARD_MAP_SHARD_MAP_HPP
+#define TESSERA_OPS_SHARD_MAP_SHARD_MAP_HPP
 
 namespace tessera {
 
 namespace detail {
 
-/// The layout of a value with leading dims whose own dims lie as a spec says.
+/// The sharding of a value with leading dims whose own dims are sharded as a spec says.
 constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x, const LocalSpec& spec) {
   PartitionSpec whole = lead_spec(text, x.value, x.varying, x.varying);
   const std::size_t leads = x.value.rank() < x.rank ? 0 : static_cast<std::size_t>(x.value.rank() - x.rank);
@@ -18038,14 +18040,14 @@ template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here:
 
 #endif
 
-// ---- tessera/partition/lifetimes.hpp
+// ---- tessera/partition/plan/lifetimes.hpp
 
-#ifndef TESSERA_PARTITION_LIFETIMES_HPP
-#define TESSERA_PARTITION_LIFETIMES_HPP
+#ifndef TESSERA_PARTITION_PLAN_LIFETIMES_HPP
+#define TESSERA_PARTITION_PLAN_LIFETIMES_HPP
 
 namespace tessera {
 
-/// A block of memory that a plan needs from step `first` to step `last`, both included, and where it lies in the arena.
+/// A block of memory that a plan needs from step `first` to step `last`, both included, and its offset in the arena.
 struct Lifetime {
   std::int64_t bytes = 0;
   int first = 0;
@@ -18147,10 +18149,10 @@ constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
 
 #endif
 
-// ---- tessera/partition/plan_memory.hpp
+// ---- tessera/partition/plan/plan_memory.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_MEMORY_HPP
-#define TESSERA_PARTITION_PLAN_MEMORY_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLAN_MEMORY_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_MEMORY_HPP
 
 namespace tessera {
 
@@ -18208,10 +18210,10 @@ constexpr PlanMemory memory_of(const Plan& plan) {
 
 #endif
 
-// ---- tessera/partition/frozen_plan.hpp
+// ---- tessera/partition/plan/frozen_plan.hpp
 
-#ifndef TESSERA_PARTITION_FROZEN_PLAN_HPP
-#define TESSERA_PARTITION_FROZEN_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_FROZEN_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_FROZEN_PLAN_HPP
 
 namespace tessera {
 
@@ -18274,7 +18276,7 @@ template <Freezable Make> struct Freeze<Make> {
 };
 }  // namespace detail
 
-/// A plan as a constant, made once however much is asked of it:
+/// A plan as a constant, made once for all queries:
 ///
 ///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
 ///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
@@ -18286,10 +18288,10 @@ template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>:
 
 #endif
 
-// ---- tessera/partition/explain.hpp
+// ---- tessera/partition/plan/explain.hpp
 
-#ifndef TESSERA_PARTITION_EXPLAIN_HPP
-#define TESSERA_PARTITION_EXPLAIN_HPP
+#ifndef TESSERA_PARTITION_PLAN_EXPLAIN_HPP
+#define TESSERA_PARTITION_PLAN_EXPLAIN_HPP
 
 namespace tessera {
 
@@ -18457,1546 +18459,10 @@ template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
 
 #endif
 
-// ---- tessera/partition/planned_mesh.hpp
+// ---- tessera/partition/plan/plan_diff.hpp
 
-#ifndef TESSERA_PARTITION_PLANNED_MESH_HPP
-#define TESSERA_PARTITION_PLANNED_MESH_HPP
-
-namespace tessera {
-
-/// The mesh that a program is planned on: that of its tensors, with axes cut where a sharding or a reshape takes them
-/// in parts. Behind it planning and running know axes alone.
-struct PlannedMesh {
-  Mesh given;      ///< as tensors have it, and specs name its axes
-  AxisCuts cuts;   ///< of its axes
-  Mesh refined{};  ///< with an axis for each sub-axis: what indices of axes are about
-
-  constexpr PlannedMesh(const Mesh& mesh, const AxisCuts& made = {})
-      : given(mesh), cuts(made), refined(refined_mesh(mesh, made)) {}
-
-  /// A sharding of the given mesh, canonical, as one of the refined mesh.
-  constexpr Sharding refine(const Sharding& sharding) const {
-    return refined_sharding(canonical(sharding, given), given, cuts);
-  }
-  /// What a spec says, as a sharding of the refined mesh.
-  constexpr Sharding resolve(const PartitionSpec& spec, int rank) const {
-    const Sharding written = tessera::resolve(spec, given, rank);
-    return refined_sharding(written, given, cuts);
-  }
-};
-
-/// A sharding of a refined mesh as one of the mesh that was cut.
-constexpr Sharding given_sharding(const Sharding& refined, const Mesh& given, const AxisCuts& cuts) {
-  if (cuts.empty()) return refined;
-  Sharding made = refined;
-  made.cuts = cuts;
-  return canonical(made, given);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/shapes.hpp
-
-#ifndef TESSERA_PARTITION_SHAPES_HPP
-#define TESSERA_PARTITION_SHAPES_HPP
-
-namespace tessera {
-
-/// What is known of the nodes of one graph once the arguments' shapes are.
-struct GraphShapes {
-  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
-  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;       ///< of a body: how often it runs
-};
-
-namespace detail {
-
-[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  const std::string at = node.source.text();
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
-       at.empty() ? "" : " at ", at);
-}
-/// The index of an axis that a shard_map names.
-constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
-  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
-  return mesh.axis_index(axis.view());
-}
-/// The axes of the refined mesh that it is made of, one bit each.
-constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
-  return axes_mask(mesh.given, mesh.cuts, axis.view());
-}
-
-/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
-/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
-constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
-                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
-  const Node& node = graph[id];
-  if (node.op == Op::axis_size)
-    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
-  if (node.op == Op::constant) return number_of(node);
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
-  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
-  const HostNumber first = numbers[graph.operand(id, 0)];
-  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
-  const double a = first.real(), b = second.real();
-  double result = 0;
-  const OpRow& row = row_of(node);
-  if (node.op == Op::broadcast) {
-    return first;
-  } else if (node.op == Op::select) {
-    return a != 0 ? second : numbers[graph.operand(id, 2)];
-  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
-    std::int64_t exact = 0;
-    const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
-    if (found == IntegerResult::known) return exact;
-    if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
-    return found == IntegerResult::too_large ? exact : 0;
-  }
-  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
-  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
-  // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
-  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
-  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
-  if (node.dtype == DType::bool_) return result != 0;
-  if (!is_floating(node.dtype)) return HostNumber(result).integer();
-  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
-  return node.op == Op::cast ? first : HostNumber(result);
-}
-
-[[noreturn]] inline void fail_program(const ShapeContext& c) {
-  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
-}
-[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  const std::string at = node.source.text();
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       at.empty() ? "" : " at ", at);
-}
-
-[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
-  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
-}
-/// What a layer returns is what the next one is given.
-[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
-                                                                             const Shape& given,
-                                                                             const Shape& returned) {
-  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
-  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
-       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
-}
-
-class ShapeInference {
- public:
-  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
-                           Growable<GraphShapes>& found)
-      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
-
-  constexpr void infer(int g, const Shape* arguments) {
-    const GraphView graph = program_.graphs[g];
-    const Growable<std::uint8_t> host = host_scalars(graph);
-    Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
-    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
-    for (int id = 0; id < graph.size; ++id) {
-      const Node& node = graph[id];
-      const auto at = static_cast<std::size_t>(id);
-      if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
-      } else if (node.op == Op::repeat) {
-        infer_body(graph, id, shapes, numbers);
-      } else if (node.op == Op::project) {
-        shapes[at] = projected(graph, id);
-        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
-      } else {
-        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
-        shapes[at] = row_of(node).shape(context);
-        count(context, shapes[at]);
-        if (node.op == Op::argument && shapes[at].size() != node.rank)
-          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
-               ", and the program takes ", int{node.rank});
-      }
-    }
-    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
-    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
-  }
-
- private:
-  ProgramView program_;
-  const Mesh& mesh_;
-  const HostNumber* numbers_;
-  Growable<GraphShapes>& found_;
-  std::int64_t elements_ = 0;  ///< of all values
-
-  /// Before anything is computed from a shape.
-  constexpr void count(const ShapeContext& c, const Shape& shape) {
-    const std::int64_t own = elements_of(shape);
-    if (own < 0) fail_large(c, shape);
-    elements_ += own;
-    if (elements_ > max_program_elements) fail_program(c);
-  }
-  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
-                            const Growable<HostNumber>& numbers) {
-    const Node& node = graph[id];
-    const Repeat repeat = Repeat::of(node);
-    std::int64_t layers =
-        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
-    if (repeat.counted && layers < 1) fail_layer_count(layers);
-    Growable<Shape> arguments;
-    for (int i = 0; i < node.arity; ++i) {
-      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
-      if (repeat.is_stacked(i)) {
-        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
-        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
-        layers = shape[0];
-        shape.erase(0);
-      }
-      arguments.push_back(shape);
-    }
-    infer(node.index(), arguments.data());
-    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
-    inner.layers = layers;
-    const GraphView& body = program_.graphs[node.index()];
-    for (int k = 0; k < repeat.carried; ++k) {
-      const int result = body.outputs[k];
-      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
-      if (!(returned == arguments[static_cast<std::size_t>(k)]))
-        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
-                                                            returned);
-    }
-  }
-
-  constexpr Shape projected(const GraphView& graph, int id) const {
-    const Node& repeat = graph.operand_node(id, 0);
-    const int output = output_of(graph[id]), body = repeat.index();
-    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
-    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
-    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
-    return shape;
-  }
-};
-
-}  // namespace detail
-
-/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
-/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
-/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
-/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
-constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
-                                             const HostNumber* numbers, const Mesh& mesh = {}) {
-  Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
-  detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
-  return found;
-}
-
-/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
-/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
-inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
-                             const HostNumber* arguments, Growable<HostNumber>& values) {
-  for (int id = 0; id < graph.size; ++id)
-    if (host[static_cast<std::size_t>(id)])
-      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
-                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/links.hpp
-
-#ifndef TESSERA_PARTITION_LINKS_HPP
-#define TESSERA_PARTITION_LINKS_HPP
-
-namespace tessera {
-
-/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
-/// can split it.
-struct LinkFactor {
-  FactorKind kind = FactorKind::pass;
-  bool compound = false;
-  std::int64_t extent = 1;
-};
-
-/// A dim of an operand and the factors that it consists of, major first.
-struct LinkDim {
-  std::int32_t operand = 0;
-  std::int8_t dim = 0, count = 0;
-  std::int8_t factors[4]{};
-};
-
-struct LinkOperand {
-  std::int32_t node = -1;
-  std::int64_t bytes = 0;
-  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
-  bool output = false;
-  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
-};
-
-/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
-/// before outputs, in the order of the unit's.
-struct Link {
-  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
-  UnitKind kind = UnitKind::fused;
-  std::int32_t first_factor = 0, factor_count = 0;
-  std::int32_t first_operand = 0, operand_count = 0;
-  std::int32_t first_dim = 0, dim_count = 0;
-};
-
-/// The links of one graph.
-class Links {
- public:
-  Growable<Link> links;
-  Growable<LinkFactor> factors;
-  Growable<LinkOperand> operands;
-  Growable<LinkDim> dims;
-  Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
-  bool splits_dims = false;        ///< whether a dim consists of several factors
-
-  constexpr Links() = default;
-  constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
-      : graph_(graph), found_(&found) {
-    const auto count = static_cast<std::size_t>(units.count);
-    links.reserve(count);
-    factors.reserve(4 * count);
-    operands.reserve(4 * count);
-    dims.reserve(8 * count);
-    of_unit.reserve(count);
-    for (int u = 0; u < units.count; ++u) {
-      if (units[u].kind == UnitKind::repeat) {
-        of_unit.push_back(-1);
-        const int carried = Repeat::of(graph[units[u].root]).carried;
-        for (int k = 0; k < carried && k < units[u].output_count; ++k)
-          if (units.output(u, k).node >= 0) tie(u, units.input(u, k).node, units.output(u, k).node);
-      } else {
-        of_unit.push_back(static_cast<std::int32_t>(links.size()));
-        add_unit(units, u);
-        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
-      }
-    }
-  }
-
-  /// Two values of one shape that lie alike.
-  constexpr void tie(int unit, int from, int to) {
-    begin(unit, UnitKind::repeat);
-    const Node& node = graph_[to];
-    DimFactors own;
-    for (int d = 0; d < node.rank; ++d)
-      if (!node.is_unit(d) && !graph_[from].is_unit(d))
-        own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
-    add_operand(from, own, false);
-    add_operand(to, own, true);
-    finish();
-  }
-
-  /// A value that lies as another one does; of a pair, both with both.
-  constexpr void tie_alike(int id) {
-    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
-    begin(-1, UnitKind::repeat);
-    DimFactors own;
-    for (int d = 0; d < graph_[id].rank; ++d)
-      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
-    add_operand(from, own, false);
-    add_operand(other, own, false);
-    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
-    add_operand(id, own, true);
-    finish();
-  }
-
-  constexpr const LinkOperand& operand(const Link& link, int i) const {
-    return operands[static_cast<std::size_t>(link.first_operand + i)];
-  }
-  constexpr const LinkFactor& factor(const Link& link, int f) const {
-    return factors[static_cast<std::size_t>(link.first_factor + f)];
-  }
-
- private:
-  GraphView graph_;
-  const GraphShapes* found_ = nullptr;
-
-  constexpr void begin(int unit, UnitKind kind) {
-    Link link;
-    link.unit = unit;
-    link.kind = kind;
-    link.first_factor = static_cast<std::int32_t>(factors.size());
-    link.first_operand = static_cast<std::int32_t>(operands.size());
-    link.first_dim = static_cast<std::int32_t>(dims.size());
-    links.push_back(link);
-  }
-  constexpr int add_factor(FactorKind kind) {
-    factors.push_back({kind, false, 1});
-    return static_cast<int>(factors.size()) - 1 - links.back().first_factor;
-  }
-
-  constexpr void add_operand(int node, const DimFactors& rule, bool output) {
-    const Link& link = links.back();
-    const Shape& shape = found_->shapes[static_cast<std::size_t>(node)];
-    LinkOperand operand;
-    operand.node = node;
-    operand.output = output;
-    operand.bytes = volume(shape) * static_cast<std::int64_t>(size_of(graph_[node].dtype));
-    operand.first_dim = static_cast<std::int32_t>(dims.size());
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-      const auto& list = rule.dims[d];
-      if (list.empty()) continue;
-      LinkDim made;
-      made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
-      made.dim = static_cast<std::int8_t>(d);
-      for (std::int8_t f : list) {
-        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
-        made.factors[made.count++] = f;
-        if (list.size() > 1)
-          splits_dims = factor.compound = true;
-        else if (shape[static_cast<std::size_t>(d)] > factor.extent)
-          factor.extent = shape[static_cast<std::size_t>(d)];
-      }
-      dims.push_back(made);
-    }
-    operand.dim_count = static_cast<std::int32_t>(dims.size()) - operand.first_dim;
-    operands.push_back(operand);
-  }
-
-  constexpr void finish() {
-    Link& link = links.back();
-    link.factor_count = static_cast<std::int32_t>(factors.size()) - link.first_factor;
-    link.operand_count = static_cast<std::int32_t>(operands.size()) - link.first_operand;
-    link.dim_count = static_cast<std::int32_t>(dims.size()) - link.first_dim;
-  }
-
-  constexpr void add_unit(const UnitsView& units, int u) {
-    const Unit& unit = units[u];
-    const UnitRule rule = unit_rule(graph_, units, u);
-    begin(u, unit.kind);
-    for (FactorKind kind : rule.kinds) add_factor(kind);
-    for (int i = 0; i < unit.input_count; ++i)
-      add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
-    for (int o = 0; o < unit.output_count; ++o)
-      add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
-    finish();
-    const Link& link = links.back();
-    if (unit.kind == UnitKind::fused) {
-      std::int32_t widest = 0;
-      for (int i = 0; i < link.operand_count; ++i)
-        if (operand(link, i).dim_count > widest) widest = operand(link, i).dim_count;
-      for (int i = 0; i < unit.input_count; ++i) {
-        LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
-        input.narrow = input.dim_count < widest;
-      }
-    }
-    if (graph_[unit.root].op == Op::rearrange) {
-      const Shape extents =
-          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
-      for (int f = 0; f < link.factor_count; ++f)
-        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
-    }
-  }
-};
-
-/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
-constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
-  if (!factor.compound) return axes;
-  AxisList fit;
-  std::int64_t left = factor.extent;
-  for (std::uint8_t axis : axes) {
-    const int size = mesh.axis_size(axis);
-    if (left % size != 0) break;
-    left /= size;
-    fit.push_back(axis);
-  }
-  return fit;
-}
-
-/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
-/// Calls f(factor, axes) for factors that get any.
-template <class F>
-constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
-                          const Mesh& mesh, F&& f) {
-  if (dim.count == 1) return f(dim.factors[0], splitting(links.factor(link, dim.factors[0]), axes, mesh));
-  std::size_t next = 0;
-  for (int i = 0; i < dim.count; ++i) {
-    AxisList own;
-    std::int64_t left = links.factor(link, dim.factors[i]).extent;
-    while (next < axes.size() && left > 1 && left % mesh.axis_size(axes[next]) == 0) {
-      left /= mesh.axis_size(axes[next]);
-      own.push_back(axes[next++]);
-    }
-    if (!own.empty()) f(dim.factors[i], own);
-    if (left > 1) return;
-  }
-}
-
-/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
-template <class AxesOf>
-constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
-                             AxesOf&& axes_of) {
-  if (dim.count == 1) return axes_of(dim.factors[0]);
-  AxisList joined;
-  for (int i = 0; i < dim.count; ++i) {
-    std::int64_t left = links.factor(link, dim.factors[i]).extent;
-    for (std::uint8_t axis : axes_of(dim.factors[i])) {
-      left /= mesh.axis_size(axis);
-      if (joined.size() == AxisList::capacity()) return joined;
-      joined.push_back(axis);
-    }
-    if (left > 1) break;
-  }
-  return joined;
-}
-
-constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
-  if (shorter.size() > longer.size()) return false;
-  for (std::size_t i = 0; i < shorter.size(); ++i)
-    if (shorter[i] != longer[i]) return false;
-  return true;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/propagate.hpp
-
-#ifndef TESSERA_PARTITION_PROPAGATE_HPP
-#define TESSERA_PARTITION_PROPAGATE_HPP
-
-namespace tessera {
-
-/// How the values of one graph lie, as far as it is known.
-struct ValueShardings {
-  Growable<Sharding> of;            ///< by node
-  Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
-  Growable<std::uint16_t> closed;   ///< by node: axes that propagation does not give it, one bit each
-  Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
-
-  constexpr ValueShardings() = default;
-  constexpr explicit ValueShardings(const GraphView& graph)
-      : fixed(static_cast<std::size_t>(graph.size), 0), closed(static_cast<std::size_t>(graph.size), 0),
-        argument(static_cast<std::size_t>(graph.size), 0) {
-    of.reserve(static_cast<std::size_t>(graph.size));
-    for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
-  }
-};
-
-/// How the values of one graph lie over the explicit axes of a mesh, where rules say it and propagation has no choice.
-struct ExplicitShardings {
-  unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
-  Growable<Sharding> of;         ///< by node: over these axes alone
-  Growable<std::uint8_t> given;  ///< by node
-
-  constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
-  /// Whether an axis may split a dim of a node.
-  constexpr bool allows(int node, int dim, int axis) const {
-    return !rules(node) || !(axes >> axis & 1u) ||
-           of[static_cast<std::size_t>(node)].dims[dim].contains(static_cast<std::uint8_t>(axis));
-  }
-  /// The axes of a dim with those that are explicit as the rules have them.
-  constexpr AxisList ruled(int node, int dim, const AxisList& found) const {
-    AxisList automatic, own;
-    for (std::uint8_t axis : found) (axes >> axis & 1u ? own : automatic).push_back(axis);
-    const AxisList& wanted = of[static_cast<std::size_t>(node)].dims[dim];
-    if (own == wanted) return found;
-    for (std::uint8_t axis : wanted)
-      if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
-    return automatic;
-  }
-  /// Whether a node that lies so does not lie as the rules say.
-  constexpr bool change(int node, const Sharding& found) const {
-    bool differs = false;
-    for (int d = 0; d < found.rank && rules(node); ++d)
-      differs = differs || !(ruled(node, d, found.dims[d]) == found.dims[d]);
-    return differs;
-  }
-};
-
-/// Mesh axes that dims of a unit's operands give to one factor.
-struct FactorClaim {
-  AxisList axes;
-  std::uint8_t priority = 0;
-  bool argument = false;
-  FactorKind kind = FactorKind::pass;
-  std::int8_t factor = -1;
-  std::int64_t bytes = 0;  ///< of all operands that agree
-
-  /// Which claim wins where two can't both hold.
-  constexpr bool before(const FactorClaim& other) const {
-    if (priority != other.priority) return priority < other.priority;
-    if (argument != other.argument) return argument;
-    if (bytes != other.bytes) return bytes > other.bytes;
-    if (kind != other.kind) return kind < other.kind;
-    if (axes.size() != other.axes.size()) return axes.size() > other.axes.size();
-    return factor < other.factor;
-  }
-};
-
-/// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
-/// where the value is only read by something other than an elementwise computation, nor where rows would have to cross
-/// borders: it is gathered there.
-class ClaimList {
- public:
-  Growable<FactorClaim> claims;
-
-  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
-
-  constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
-    claims.clear();
-    for (int i = 0; i < link.operand_count; ++i) {
-      const LinkOperand& operand = links_.operand(link, i);
-      const auto node = static_cast<std::size_t>(operand.node);
-      const Sharding& sharding = values.of[node];
-      if (operand.narrow && !narrow_inputs) continue;
-      for (int d = 0; d < operand.dim_count; ++d) {
-        const LinkDim& dim = links_.dims[static_cast<std::size_t>(operand.first_dim + d)];
-        const AxisList& axes = sharding.dims[static_cast<int>(dim.dim)];
-        const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
-        if (axes.empty() || priority > max_priority) continue;
-        if (priority > 0 && !operand.output && (operand.narrow || reads_whole(link.kind))) continue;
-        const bool argument = values.argument[node] != 0 && priority == 0;
-        split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
-          const FactorKind kind = links_.factor(link, factor).kind;
-          if (own.empty() || kind == FactorKind::replicate) return;
-          if (priority > 0 && kind == FactorKind::permutation) return;
-          add({own, priority, argument, kind, factor, operand.bytes});
-        });
-      }
-    }
-    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
-    sort();
-  }
-
-  /// Something other than an elementwise computation.
-  static constexpr bool reads_whole(UnitKind kind) {
-    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
-  }
-
- private:
-  const Links& links_;
-  const Mesh& mesh_;
-
-  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
-  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
-  constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
-    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
-      const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
-      if (links_.factor(link, dim.factors[0]).kind != FactorKind::replicate) continue;
-      const LinkOperand& operand = links_.operand(link, dim.operand);
-      const Sharding& sharding = values.of[static_cast<std::size_t>(operand.node)];
-      const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
-      if (priority > max_priority) continue;
-      FactorClaim moved{{}, priority, false, FactorKind::pass, -1, operand.bytes};
-      for (std::uint8_t axis : sharding.dims[static_cast<int>(dim.dim)]) {
-        bool used = moved.axes.contains(axis);
-        for (const FactorClaim& claim : claims) used = used || claim.axes.contains(axis);
-        if (used) continue;
-        std::int64_t size = mesh_.axis_size(axis);
-        for (std::uint8_t earlier : moved.axes) size *= mesh_.axis_size(earlier);
-        if (moved.factor < 0 || links_.factor(link, moved.factor).extent % size != 0) {
-          const std::int8_t next = free_factor(link, mesh_.axis_size(axis), moved.factor);
-          if (next < 0) continue;
-          if (moved.factor >= 0) add(moved);
-          moved.factor = next;
-          moved.axes.clear();
-        }
-        moved.axes.push_back(axis);
-      }
-      if (moved.factor >= 0) add(moved);
-    }
-  }
-  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
-  constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
-    for (int f = 0; f < link.factor_count; ++f) {
-      const LinkFactor& factor = links_.factor(link, f);
-      bool free = f != taken && factor.kind == FactorKind::pass && factor.extent % size == 0;
-      for (const FactorClaim& claim : claims) free = free && claim.factor != f;
-      if (free) return static_cast<std::int8_t>(f);
-    }
-    return -1;
-  }
-
-  constexpr void add(const FactorClaim& made) {
-    for (FactorClaim& claim : claims) {
-      if (claim.factor != made.factor || claim.priority != made.priority) continue;
-      if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;
-      if (made.axes.size() > claim.axes.size()) claim.axes = made.axes;
-      claim.argument = claim.argument || made.argument;
-      claim.bytes += made.bytes;
-      return;
-    }
-    claims.push_back(made);
-  }
-  constexpr void sort() {
-    for (std::size_t i = 1; i < claims.size(); ++i)
-      for (std::size_t k = i; k > 0 && claims[k].before(claims[k - 1]); --k) {
-        const FactorClaim moved = claims[k];
-        claims[k] = claims[k - 1];
-        claims[k - 1] = moved;
-      }
-  }
-};
-
-/// Spreads shardings along links, both ways, to a fixpoint: each value gets one sharding. Weaker claims never take an
-/// axis from stronger ones: dims to compute in go before dims to store in; within that, elementwise and layout units go
-/// before contractions, kept dims before summed ones, and whole operands before those that repeat.
-/// Source: the order follows Shardy's propagation strategy.
-class Propagation {
- public:
-  constexpr Propagation(const Links& links, const Mesh& mesh, const ExplicitShardings& rules, ValueShardings& values)
-      : links_(links), mesh_(mesh), rules_(rules), values_(values), claims_(links, mesh) {
-    find_readers();
-  }
-
-  /// Returns whether any sharding changed.
-  constexpr bool run() {
-    changed_ = false;
-    int level = 0;
-    while (level >= 0) {
-      mark_readers(level);
-      for (int stage = 0; stage < stages; ++stage) {
-        for (std::size_t l = 0; stage > 1 && l < dirty_.size(); ++l)
-          if (visited_[l] && enters(links_.links[l], stage)) dirty_[l] = 1;
-        settle(level, stage);
-      }
-      level = next_level(level);
-    }
-    return changed_;
-  }
-
- private:
-  // Whole pass-through, every pass-through, sums and halos too, operands that repeat too.
-  static constexpr int stages = 4;
-  const Links& links_;
-  const Mesh& mesh_;
-  const ExplicitShardings& rules_;
-  ValueShardings& values_;
-  ClaimList claims_;
-  Growable<std::int32_t> reader_begin_, readers_;
-  Growable<std::uint8_t> dirty_, visited_;
-  bool changed_ = false;
-
-  /// What passing on costs communication.
-  static constexpr bool is_late(FactorKind kind) {
-    return kind == FactorKind::reduction || kind == FactorKind::permutation;
-  }
-  static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
-
-  constexpr void find_readers() {
-    reader_begin_.assign(values_.of.size() + 1, 0);
-    for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
-    for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
-    readers_.assign(links_.operands.size(), 0);
-    Growable<std::int32_t> next = reader_begin_;
-    for (std::size_t l = 0; l < links_.links.size(); ++l)
-      for (int i = 0; i < links_.links[l].operand_count; ++i) {
-        std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];
-        readers_[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(l);
-      }
-  }
-
-  /// Whether a link can do more in this stage than in the one before.
-  constexpr bool enters(const Link& link, int stage) const {
-    if (stage == 2) {
-      for (int f = 0; f < link.factor_count; ++f)
-        if (is_late(links_.factor(link, f).kind)) return true;
-    } else if (stage == 3) {
-      for (int i = 0; i < link.operand_count; ++i)
-        if (links_.operand(link, i).narrow) return true;
-    }
-    return false;
-  }
-
-  /// Only links of values that lie in some way at this level have anything to pass on.
-  constexpr void mark_readers(int level) {
-    dirty_.assign(links_.links.size(), 0);
-    visited_.assign(links_.links.size(), 0);
-    for (std::size_t node = 0; node < values_.of.size(); ++node) {
-      if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
-      for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
-        dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
-    }
-  }
-  static constexpr bool lies_at(const Sharding& sharding, int level) {
-    for (int d = 0; d < sharding.rank; ++d)
-      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
-    return false;
-  }
-
-  constexpr int next_level(int level) const {
-    int next = -1;
-    for (const Sharding& sharding : values_.of)
-      for (int d = 0; d < sharding.rank; ++d)
-        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
-          next = sharding.priority[d];
-    return next;
-  }
-
-  constexpr void settle(int level, int stage) {
-    bool moved = true, forward = true;
-    const std::size_t count = dirty_.size();
-    while (moved) {
-      moved = false;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t l = forward ? i : count - 1 - i;
-        if (!dirty_[l] || (stage == 0 && !elementwise(links_.links[l].kind))) continue;
-        dirty_[l] = 0;
-        visited_[l] = 1;
-        if (visit(links_.links[l], level, stage)) moved = true;
-      }
-      forward = !forward;
-    }
-  }
-
-  constexpr bool visit(const Link& link, int level, int stage) {
-    claims_.collect(link, values_, level, stage == 3);
-    bool moved = false;
-    for (const FactorClaim& claim : claims_.claims) {
-      if (claim.priority > 0 && yields(claim)) continue;
-      if (is_late(claim.kind) && stage < 2) continue;
-      for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
-        const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
-        if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;
-      }
-    }
-    return moved;
-  }
-
-  /// A way to store gives an axis up where a computation uses it for something else.
-  constexpr bool yields(const FactorClaim& claim) const {
-    for (const FactorClaim& other : claims_.claims) {
-      if (other.priority >= claim.priority || other.factor == claim.factor) continue;
-      for (std::uint8_t axis : claim.axes)
-        if (other.axes.contains(axis)) return true;
-    }
-    return false;
-  }
-  static constexpr bool stands_behind(const LinkDim& dim, int factor) {
-    for (int i = 0; i < dim.count; ++i)
-      if (dim.factors[i] == factor) return true;
-    return false;
-  }
-
-  constexpr bool give(const Link& link, const LinkDim& dim, const FactorClaim& claim) {
-    const int node = links_.operand(link, dim.operand).node;
-    if (values_.fixed[static_cast<std::size_t>(node)]) return false;
-    Sharding& sharding = values_.of[static_cast<std::size_t>(node)];
-    const int d = dim.dim;
-    AxisList& own = sharding.dims[d];
-    const AxisList wanted = join_axes(links_, link, dim, mesh_, [&](int factor) {
-      if (factor == claim.factor) return splitting(links_.factor(link, factor), claim.axes, mesh_);
-      for (const FactorClaim& other : claims_.claims)
-        if (other.factor == factor && other.priority == claim.priority)
-          return splitting(links_.factor(link, factor), other.axes, mesh_);
-      return AxisList{};
-    });
-    if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
-    if (!own.empty() && sharding.priority[d] != claim.priority) return false;
-    bool moved = false;
-    const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
-    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
-         ++i) {
-      if (!rules_.allows(node, d, wanted[i])) break;
-      own.push_back(wanted[i]);
-      sharding.priority[d] = claim.priority;
-      moved = true;
-    }
-    if (!moved) return false;
-    changed_ = true;
-    const auto at = static_cast<std::size_t>(node);
-    for (std::int32_t r = reader_begin_[at]; r < reader_begin_[at + 1]; ++r)
-      dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
-    return true;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/solve.hpp
-
-#ifndef TESSERA_PARTITION_SOLVE_HPP
-#define TESSERA_PARTITION_SOLVE_HPP
-
-namespace tessera {
-
-/// The sharding of one slice of a stacked value.
-constexpr Sharding without_layers(const Sharding& stacked) {
-  Sharding slice = replicated(stacked.rank - 1);
-  for (int d = 0; d < slice.rank; ++d) {
-    slice.dims[d] = stacked.dims[d + 1];
-    slice.priority[d] = stacked.priority[d + 1];
-  }
-  return slice;
-}
-
-/// The sharding of a stack of slices: layers are never split among devices.
-constexpr Sharding with_layers(const Sharding& slice) {
-  Sharding stacked = replicated(slice.rank + 1);
-  for (int d = 0; d < slice.rank; ++d) {
-    stacked.dims[d + 1] = slice.dims[d];
-    stacked.priority[d + 1] = slice.priority[d];
-  }
-  return stacked;
-}
-
-/// A sharding that the caller wants a result in.
-struct OutputRequest {
-  bool given = false;
-  Sharding sharding{};
-};
-
-/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
-/// is passed between a repeat and its body until nothing changes.
-class ShardingSolver {
- public:
-  /// `explicit_shardings` by graph, where some axes are explicit.
-  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const PlannedMesh& mesh,
-                           const Growable<GraphShapes>& found,
-                           const Growable<ExplicitShardings>& explicit_shardings = {})
-      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh.refined), planned_(mesh) {
-    rules.resize(static_cast<std::size_t>(program.graph_count));
-    values.resize(static_cast<std::size_t>(program.graph_count));
-    seeds_.resize(static_cast<std::size_t>(program.graph_count));
-    for (int g = 0; g < program.graph_count; ++g) {
-      links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
-      argument_nodes_.push_back(find_arguments(program.graphs[g]));
-    }
-    tie_carried();
-  }
-
-  Growable<ValueShardings> values;    ///< by graph
-  Growable<Links> links;              ///< by graph
-  Growable<ExplicitShardings> rules;  ///< by graph
-
-  /// `arguments` by argument of the program; `requests` by output, or null.
-  constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
-    const GraphView graph = program_.main();
-    ValueShardings made = initial(0);
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::argument) {
-        made.of[size(id)] = arguments[graph[id].index()];
-        made.fixed[size(id)] = made.argument[size(id)] = 1;
-      }
-    if (requests)
-      for (int k = 0; k < graph.output_count; ++k) {
-        const int id = graph.outputs[k];
-        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0 || rules[0].rules(id)) continue;
-        made.of[size(id)] = requests[k].sharding.without_unreduced();
-        made.fixed[size(id)] = 1;
-      }
-    values[0] = made;
-    settle(0);
-  }
-
-  /// The node of an argument of a graph, -1 when it is not used.
-  constexpr int argument_node(int g, int index) const {
-    const auto& nodes = argument_nodes_[size(g)];
-    return size(index) < nodes.size() ? nodes[size(index)] : -1;
-  }
-
-  /// How a body takes and gives carried value k.
-  constexpr Sharding carried(int body, int k) const {
-    const int node = argument_node(body, k);
-    const ValueShardings& inner = values[size(body)];
-    return inner.of[size(node >= 0 ? node : program_.graphs[body].outputs[k])];
-  }
-
- private:
-  ProgramView program_;
-  const UnitsView* units_;
-  const Mesh& mesh_;
-  const PlannedMesh& planned_;
-  Growable<Growable<std::int32_t>> argument_nodes_;
-  Growable<ValueShardings> seeds_;
-  static constexpr int max_rounds = 8;
-
-  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
-
-  static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
-    Growable<std::int32_t> nodes;
-    for (int id = 0; id < graph.size; ++id) {
-      if (graph[id].op != Op::argument) continue;
-      while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
-      nodes[size(graph[id].index())] = id;
-    }
-    return nodes;
-  }
-
-  constexpr void tie_carried() {
-    for (int g = 0; g < program_.graph_count; ++g) {
-      const GraphView graph = program_.graphs[g];
-      for (int id = 0; id < graph.size; ++id) {
-        if (graph[id].op != Op::repeat) continue;
-        const int body = graph[id].index();
-        for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
-          const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
-          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
-            links[size(body)].tie(-1, from, to);
-        }
-      }
-    }
-  }
-
-  /// What a constraint says. Its errors name the user's line.
-  constexpr Sharding wanted(const Node& node) const {
-    const PartitionSpec& spec = program_.specs[node.index()];
-    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
-    try {
-      return refined(spec, node.rank);
-    } catch (const error& e) {
-      const std::string at = node.source.text();
-      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
-    }
-  }
-
-  constexpr Sharding refined(const PartitionSpec& spec, int rank) const {
-    return canonical(planned_.resolve(spec, rank), mesh_);
-  }
-
-  /// The axes that a constraint is about, 0: all.
-  constexpr std::uint16_t closed_axes(const Node& node) const {
-    unsigned axes = 0;
-    if (node.labels[2] > 0)
-      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
-    return static_cast<std::uint16_t>(axes);
-  }
-
-  /// Nothing known but the constraints.
-  constexpr ValueShardings initial(int g) const {
-    const GraphView graph = program_.graphs[g];
-    ValueShardings made(graph);
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::constraint) {
-        made.closed[size(id)] = closed_axes(graph[id]);
-        made.of[size(id)] = wanted(graph[id]);
-        made.fixed[size(id)] = made.closed[size(id)] == 0;
-        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers work on as it lies
-      }
-    return made;
-  }
-
-  constexpr void settle(int g) {
-    Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
-    bool repeats = false;
-    for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
-    bool moved = true;
-    for (int round = 0; round < max_rounds && moved; ++round) {
-      propagation.run();
-      moved = false;
-      for (int u = 0; u < units_[g].count && repeats; ++u)
-        if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
-    }
-    if (keep_rules(g)) propagation.run();
-    settle_pairs(g);
-  }
-
-  /// Over explicit axes values lie as the rules say, whatever was found. Returns whether anything changed.
-  constexpr bool keep_rules(int g) {
-    const ExplicitShardings& own = rules[size(g)];
-    bool changed = false;
-    for (int id = 0; own.axes != 0 && id < program_.graphs[g].size; ++id) {
-      Sharding& found = values[size(g)].of[size(id)];
-      if (!own.rules(id) || values[size(g)].fixed[size(id)]) continue;
-      for (int d = 0; d < found.rank; ++d) {
-        const AxisList wanted = own.ruled(id, d, found.dims[d]);
-        changed = changed || !(wanted == found.dims[d]);
-        found.dims[d] = wanted;
-      }
-    }
-    return changed;
-  }
-
-  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
-  constexpr void settle_pairs(int g) {
-    const GraphView graph = program_.graphs[g];
-    Growable<Sharding>& of = values[size(g)].of;
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
-        of[size(id)] = of[size(graph.operand(id, 1))];
-  }
-
-  constexpr bool enter(int g, int u) {
-    const Repeat repeat = Repeat::of(program_.graphs[g][units_[g][u].root]);
-    const int body = program_.graphs[g][units_[g][u].root].index();
-    ValueShardings& outer = values[size(g)];
-    ValueShardings seeds = initial(body);
-    const int stacked_end = repeat.carried + repeat.stacked;
-    for (int i = 0; i < units_[g][u].input_count; ++i) {
-      const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
-      if (inside < 0) continue;
-      const bool stacked = i >= repeat.carried && i < stacked_end;
-      if (stacked && !outer.of[size(outside)].dims[0].empty())
-        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
-      seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
-      seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
-      seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
-    }
-    const GraphView inner = program_.graphs[body];
-    for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
-      const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
-      if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
-      if (rules[size(body)].rules(inside)) continue;
-      seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
-    }
-    ValueShardings& found = values[size(body)];
-    if (!(seeds.of == seeds_[size(body)].of)) {
-      seeds_[size(body)] = seeds;
-      found = seeds;
-      settle(body);
-    }
-
-    bool moved = false;
-    for (int i = 0; i < units_[g][u].input_count; ++i) {
-      const int inside = argument_node(body, i);
-      if (inside < 0) continue;
-      const Sharding& own = found.of[size(inside)];
-      const bool stacked = i >= repeat.carried && i < stacked_end;
-      moved = extend(g, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
-    }
-    for (int k = 0; k < units_[g][u].output_count; ++k) {
-      const int outside = units_[g].output(u, k).node;
-      if (outside < 0) continue;
-      const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
-      moved = extend(g, outside, own) || moved;
-    }
-    return moved;
-  }
-
-  /// Gives a value outside what was found within, where it only adds to what is known.
-  constexpr bool extend(int g, int node, const Sharding& found) {
-    ValueShardings& outer = values[size(g)];
-    Sharding& own = outer.of[size(node)];
-    if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
-    bool more = false;
-    for (int d = 0; d < own.rank; ++d) {
-      if (!is_prefix(own.dims[d], found.dims[d])) return false;
-      for (std::uint8_t axis : found.dims[d])
-        if (!rules[size(g)].allows(node, d, axis)) return false;
-      more = more || found.dims[d].size() > own.dims[d].size();
-    }
-    if (more) own = found;
-    return more;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/cut_search.hpp
-
-#ifndef TESSERA_PARTITION_CUT_SEARCH_HPP
-#define TESSERA_PARTITION_CUT_SEARCH_HPP
-
-namespace tessera {
-
-namespace detail {
-
-constexpr std::int64_t greatest_common_divisor(std::int64_t a, std::int64_t b) {
-  while (b != 0) {
-    const std::int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
-/// Looks for axes to cut: those that split a dim which a reshape splits or merges, and are larger than a part of it.
-/// Of 8 indices over x = 4 as 2 x 4, the 2 take one half of x, and the 4 the other.
-class CutSearch {
- public:
-  /// `shardings` are those that a mesh with more cuts has to have room for, on the mesh as it was given.
-  constexpr CutSearch(const ProgramView& program, const PlannedMesh& mesh, const Growable<Sharding>& shardings)
-      : program_(program), mesh_(mesh), shardings_(shardings), table_(sub_axes(mesh.given, mesh.cuts)),
-        cuts_(mesh.cuts) {}
-
-  constexpr bool found() const { return !(cuts_ == mesh_.cuts); }
-  /// The cuts of the mesh with those that were found.
-  constexpr const AxisCuts& cuts() const { return cuts_; }
-
-  constexpr void visit(const ShardingSolver& solver, const Growable<GraphShapes>& found) {
-    for (std::size_t g = 0; g < solver.links.size(); ++g)
-      if (solver.links[g].splits_dims) visit(solver.links[g], solver.values[g], found[g]);
-  }
-
-  /// Cuts where that lets the parts of a dim take all of its axes, major first. False where it does not.
-  template <class ExtentOf> constexpr bool cut_all(const AxisList& axes, int factors, ExtentOf&& extent_of) {
-    std::int64_t left = 1, size = 1;
-    std::size_t next = 0;
-    AxisCuts wanted = cuts_;
-    SubAxis part;
-    for (int f = 0; f < factors; ++f) {
-      for (left *= extent_of(f); left > 1;) {
-        if (size == 1 && next < axes.size()) {
-          part = table_[axes[next++]];
-          size = part.size;
-        }
-        if (size == 1) return try_cuts(wanted);
-        const std::int64_t common = greatest_common_divisor(left, size);
-        if (common == 1) return false;
-        if (common < size && !wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) return false;
-        part.before *= static_cast<std::int32_t>(common);
-        left /= common;
-        size /= common;
-      }
-    }
-    return next == axes.size() && size == 1 && try_cuts(wanted);
-  }
-
- private:
-  ProgramView program_;
-  const PlannedMesh& mesh_;
-  const Growable<Sharding>& shardings_;
-  SubAxisTable table_;
-  AxisCuts cuts_;
-
-  constexpr void visit(const Links& links, const ValueShardings& values, const GraphShapes& found) {
-    for (const Link& link : links.links)
-      for (int d = link.first_dim; d < link.first_dim + link.dim_count; ++d) {
-        const LinkDim& dim = links.dims[static_cast<std::size_t>(d)];
-        if (dim.count < 2) continue;
-        const auto node = static_cast<std::size_t>(links.operand(link, dim.operand).node);
-        const AxisList& axes = values.of[node].dims[static_cast<int>(dim.dim)];
-        std::int64_t shards = 1;
-        for (std::uint8_t axis : axes) shards *= mesh_.refined.axis_size(axis);
-        // Uneven shards are no parts of larger ones.
-        if (shards > 1 && found.shapes[node][static_cast<std::size_t>(dim.dim)] % shards == 0)
-          cut_first(links, link, dim, axes);
-      }
-  }
-  /// Cuts the first axis that is larger than what is left of the part it comes to.
-  constexpr void cut_first(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes) {
-    std::size_t next = 0;
-    for (int i = 0; i < dim.count; ++i) {
-      std::int64_t left = links.factor(link, dim.factors[i]).extent;
-      for (; next < axes.size() && left > 1; ++next) {
-        const SubAxis& part = table_[axes[next]];
-        const std::int64_t common = greatest_common_divisor(left, part.size);
-        if (common == part.size) {
-          left /= common;
-          continue;
-        }
-        AxisCuts wanted = cuts_;
-        if (common > 1 && wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) try_cuts(wanted);
-        return;
-      }
-      if (left > 1) return;
-    }
-  }
-
-  constexpr bool try_cuts(const AxisCuts& wanted) {
-    if (wanted == cuts_) return true;
-    if (!can_cut(mesh_.given, wanted) || !has_names(wanted)) return false;
-    for (const Sharding& sharding : shardings_)
-      if (!has_room(sharding, wanted)) return false;
-    for (int g = 0; g < program_.graph_count; ++g)
-      for (int id = 0; id < program_.graphs[g].size; ++id)
-        if (const Node& node = program_.graphs[g][id]; node.op == Op::constraint)
-          if (!has_room(resolve(program_.specs[node.index()], mesh_.given, node.rank), wanted)) return false;
-    cuts_ = wanted;
-    return true;
-  }
-  constexpr bool has_room(const Sharding& sharding, const AxisCuts& wanted) const {
-    Sharding made = sharding;
-    return SubAxisSharding(sharding, mesh_.given).write(made, mesh_.given, wanted);
-  }
-  /// Whether a Name has room for those of the parts.
-  constexpr bool has_names(const AxisCuts& wanted) const {
-    for (int i = 0; i < wanted.size(); ++i) {
-      const Axis& axis = mesh_.given.axes()[static_cast<std::size_t>(wanted.axis(i))];
-      const AxisPart own = axis_part(axis.name.view());
-      const std::int64_t most = std::int64_t{own.before} * axis.size;
-      std::size_t digits = 0;
-      for (std::int64_t n = most; n > 0; n /= 10) ++digits;
-      if (most > INT32_MAX || own.axis.size() + 3 + 2 * digits > Name::max_length) return false;
-    }
-    return true;
-  }
-};
-
-}  // namespace detail
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/explicit_axes.hpp
-
-#ifndef TESSERA_PARTITION_EXPLICIT_AXES_HPP
-#define TESSERA_PARTITION_EXPLICIT_AXES_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Finds how each result lies over the explicit axes from its operands alone, node by node.
-class ExplicitAxes {
- public:
-  Growable<ExplicitShardings> found;  ///< by graph
-
-  constexpr ExplicitAxes(const ProgramView& program, const PlannedMesh& mesh, const Growable<GraphShapes>& shapes,
-                         unsigned axes, CutSearch& search)
-      : program_(program), planned_(mesh), mesh_(mesh.refined), shapes_(shapes), axes_(axes), search_(search) {
-    found.resize(static_cast<std::size_t>(program.graph_count));
-  }
-
-  /// What gradients add is checked and ruled by nobody: it follows the values.
-  constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
-    const GraphView graph = program_.graphs[g];
-    Growable<Sharding> of;
-    Growable<std::uint8_t> given;
-    of.reserve(static_cast<std::size_t>(graph.size));
-    given.reserve(static_cast<std::size_t>(graph.size));
-    for (int id = 0; id < graph.size; ++id) {
-      const Node& node = graph[id];
-      Sharding made = replicated(node.rank);
-      if (node.op == Op::argument)
-        made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
-      else if (node.op == Op::constraint)
-        made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
-      else if (node.op == Op::alike)
-        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
-      else if (node.op == Op::repeat)
-        enter(graph, id, of, derived);
-      else if (node.op == Op::project)
-        made = projected(graph, id, of);
-      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
-        made = result(g, graph, id, of);
-      of.push_back(made);
-      given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
-    }
-    if (!derived) found[static_cast<std::size_t>(g)] = {axes_, of, given};
-    outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
-    for (int k = 0; k < graph.output_count; ++k)
-      outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
-  }
-
- private:
-  ProgramView program_;
-  const PlannedMesh& planned_;
-  const Mesh& mesh_;
-  const Growable<GraphShapes>& shapes_;
-  unsigned axes_;
-  CutSearch& search_;
-  Growable<Growable<Sharding>> outputs_;  // by body
-
-  constexpr Sharding explicit_part(const Sharding& sharding) const {
-    Sharding part = replicated(sharding.rank);
-    for (int d = 0; d < sharding.rank; ++d) {
-      if (sharding.priority[d] > 0) continue;  // gathered where it is used
-      for (std::uint8_t axis : sharding.dims[d])
-        if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
-    }
-    return part;
-  }
-
-  /// As a constraint says; over axes that it is not about, as its operand lies.
-  constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
-    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
-    if (node.labels[2] == 0) return made;
-    unsigned about = made.used_axes();
-    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
-      for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
-    for (int d = 0; d < made.rank; ++d)
-      for (std::uint8_t axis : operand.dims[d])
-        if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
-    return made;
-  }
-
-  /// The constraint that is the only reader of a node and says how it is to lie, its out_sharding; -1 where there is
-  /// none, -2 where there are several.
-  static constexpr int out_sharding(const GraphView& graph, int id) {
-    int readers = 0, constraints = 0, found = -1;
-    for (int user = id + 1; user < graph.size; ++user)
-      for (int i = 0; i < graph[user].arity; ++i) {
-        if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
-        ++readers;
-        if (graph[user].op != Op::constraint) continue;
-        ++constraints;
-        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
-      }
-    for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
-    return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
-  }
-  /// Whether the rules say how a node lies. Values that are made from nothing lie as their readers want them.
-  static constexpr bool is_ruled(const GraphView& graph, int id) {
-    const Op op = graph[id].op;
-    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
-    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
-  }
-
-  [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
-                                                    const std::string& why, const Sharding& suggestion) const {
-    std::string operands;
-    for (int i = 0; i < graph[id].arity; ++i) {
-      const int x = graph.operand(id, i);
-      if (x < 0 || graph[x].rank == 0) continue;
-      const auto at = static_cast<std::size_t>(x);
-      operands +=
-          concat_text(operands.empty() ? "" : " x ",
-                      shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
-    }
-    const std::string at = graph[id].source.text();
-    fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
-         spec_of(suggestion, mesh_).text(), ")");
-  }
-
-  constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
-    const Node& node = graph[id];
-    const OpRow& row = row_of(node);
-    Sharding made = replicated(node.rank);
-    if (row.sharding == nullptr) return made;
-    FactorRule rule;
-    rule.operands.reserve(node.arity);
-    row.sharding(graph, id, rule);
-    const int out = out_sharding(graph, id);
-    const bool strict = !node.derived && out == -1;
-    const Shape extents = node.op == Op::rearrange
-                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
-                              : Shape{};
-    Growable<AxisList> axes(rule.kinds.size());
-    int problem = -1;
-    const char* why = "";
-    const auto object = [&](const char* text) {
-      if (problem < 0) why = text;
-      problem = id;
-    };
-    for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
-      const int x = graph.operand(id, i);
-      if (x < 0 || has_operand(row.shape_only, i)) continue;
-      const Sharding& own = of[static_cast<std::size_t>(x)];
-      for (int d = 0; d < own.rank; ++d) {
-        if (own.dims[d].empty()) continue;
-        const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
-        if (factors.empty()) continue;
-        const auto f = static_cast<std::size_t>(factors[0]);
-        if (factors.size() > 1) {
-          if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
-            object("a dim that is split or merged does not keep its axes");
-          continue;
-        }
-        if (rule.kinds[f] == FactorKind::replicate) {
-          object("a dim that the operation takes whole is split");
-          continue;
-        }
-        // One operand of a product is gathered where the other has all of a summed dim.
-        const bool met = !axes[f].empty();
-        if (!met)
-          axes[f] = own.dims[d];
-        else if (!(axes[f] == own.dims[d]))
-          object("dims that meet are split in two ways");
-        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
-            (met || row.kind != OpKind::contraction))
-          object("a summed dim is split, so the result would be partial or reduced");
-      }
-    }
-    unsigned used = 0;
-    for (int d = 0; d < node.rank; ++d) {
-      const auto& factors = rule.result.dims[d];
-      if (factors.empty()) continue;
-      bool whole = true;  // the major ones before are split as far as they go
-      for (std::size_t k = 0; k < factors.size(); ++k) {
-        const auto f = static_cast<std::size_t>(factors[k]);
-        const AxisList& own = axes[f];
-        if (!whole && !own.empty()) {
-          object("a dim that is split is not the major one of those merged");
-          continue;
-        }
-        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
-        for (std::uint8_t axis : own) {
-          if (used >> axis & 1u) {
-            object("two dims of the result would be split by one axis");
-            continue;
-          }
-          used |= 1u << axis;
-          made.dims[d].push_back(axis);
-        }
-      }
-    }
-    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
-    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
-    return made;
-  }
-  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
-  /// on each device, and then the next does. False where they don't divide a part.
-  template <class Factors>
-  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
-                               Growable<AxisList>& axes) const {
-    std::size_t next = 0;
-    for (const std::int8_t factor : factors) {
-      const auto f = static_cast<std::size_t>(factor);
-      AxisList own;
-      std::int64_t left = extents[f];
-      for (; next < list.size() && left > 1; ++next) {
-        if (left % mesh_.axis_size(list[next]) != 0) return false;
-        left /= mesh_.axis_size(list[next]);
-        own.push_back(list[next]);
-      }
-      axes[f] = own;
-    }
-    return next == list.size();
-  }
-  /// Whether they do on a mesh with more cuts, which all is checked on anew.
-  template <class Factors>
-  constexpr bool cut(const AxisList& list, const Factors& factors, const Shape& extents) const {
-    return search_.cut_all(list, static_cast<int>(factors.size()), [&](int k) {
-      return extents[static_cast<std::size_t>(factors[static_cast<std::size_t>(k)])];
-    });
-  }
-  constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
-  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
-  constexpr std::int64_t devices_of(const AxisList& list) const {
-    std::int64_t n = 1;
-    for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
-    return n;
-  }
-
-  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of, bool derived) {
-    const Repeat repeat = Repeat::of(graph[id]);
-    Growable<Sharding> inside;
-    for (int i = 0; i < graph[id].arity; ++i) {
-      const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
-      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
-    }
-    if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
-      outputs_[static_cast<std::size_t>(graph[id].index())].clear();
-    check(graph[id].index(), inside, derived || graph[id].derived);
-  }
-  constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
-    const Node& repeat = graph.operand_node(id, 0);
-    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
-    if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
-    return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
-  }
-};
-
-}  // namespace detail
-
-/// How the values of a program lie over the mesh axes whose user says it: over these a result takes the axes of its
-/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
-/// says how it lies. What gradients add follows the values, and is neither checked nor ruled. By graph; where `search`
-/// finds axes to cut, these are not yet the rules. Errors:
-/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
-/// axes ("sharding in types") in JAX.
-constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const PlannedMesh& mesh,
-                                                         const Growable<GraphShapes>& shapes,
-                                                         const Growable<Sharding>& arguments, unsigned axes,
-                                                         detail::CutSearch& search) {
-  detail::ExplicitAxes rules(program, mesh, shapes, axes, search);
-  rules.check(0, arguments);
-  return rules.found;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/plan_diff.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_DIFF_HPP
-#define TESSERA_PARTITION_PLAN_DIFF_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLAN_DIFF_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_DIFF_HPP
 
 namespace tessera {
 
@@ -20072,10 +18538,10 @@ inline std::string diff(const Plan& before, const Plan& after) { return detail::
 
 #endif
 
-// ---- tessera/graph/fused.hpp
+// ---- tessera/graph/fuse/fused.hpp
 
-#ifndef TESSERA_GRAPH_FUSED_HPP
-#define TESSERA_GRAPH_FUSED_HPP
+#ifndef TESSERA_GRAPH_FUSE_FUSED_HPP
+#define TESSERA_GRAPH_FUSE_FUSED_HPP
 
 namespace tessera {
 
@@ -20185,10 +18651,10 @@ using FusedKernel = void (*)(const FusedCall&);
 
 #endif
 
-// ---- tessera/graph/dim_classes.hpp
+// ---- tessera/graph/fuse/dim_classes.hpp
 
-#ifndef TESSERA_GRAPH_DIM_CLASSES_HPP
-#define TESSERA_GRAPH_DIM_CLASSES_HPP
+#ifndef TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
+#define TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
 
 namespace tessera {
 
@@ -20287,10 +18753,10 @@ class DimClasses {
 
 #endif
 
-// ---- tessera/graph/space.hpp
+// ---- tessera/graph/fuse/space.hpp
 
-#ifndef TESSERA_GRAPH_SPACE_HPP
-#define TESSERA_GRAPH_SPACE_HPP
+#ifndef TESSERA_GRAPH_FUSE_SPACE_HPP
+#define TESSERA_GRAPH_FUSE_SPACE_HPP
 
 namespace tessera::detail {
 
@@ -20323,14 +18789,14 @@ struct Space {
 
 #endif
 
-// ---- tessera/graph/grouper.hpp
+// ---- tessera/graph/fuse/grouper.hpp
 
-#ifndef TESSERA_GRAPH_GROUPER_HPP
-#define TESSERA_GRAPH_GROUPER_HPP
+#ifndef TESSERA_GRAPH_FUSE_GROUPER_HPP
+#define TESSERA_GRAPH_FUSE_GROUPER_HPP
 
 namespace tessera {
 
-/// How a node of a fused group lies in the group's iteration space.
+/// Along which dims of the group's iteration space a node of a fused group extends.
 enum class SpaceForm : std::uint8_t {
   element,   ///< the whole space
   row,       ///< all but the last dim, which stays with extent 1
@@ -20987,10 +19453,10 @@ class Grouper {
 
 #endif
 
-// ---- tessera/graph/group.hpp
+// ---- tessera/graph/fuse/group.hpp
 
-#ifndef TESSERA_GRAPH_GROUP_HPP
-#define TESSERA_GRAPH_GROUP_HPP
+#ifndef TESSERA_GRAPH_FUSE_GROUP_HPP
+#define TESSERA_GRAPH_FUSE_GROUP_HPP
 
 namespace tessera {
 
@@ -21024,7 +19490,7 @@ constexpr UnitOperand aligned_operand(const GraphView& graph, int id, int space_
   return operand;
 }
 
-/// Whether one operand of a fused unit lies as another.
+/// Whether two operands of a fused unit have the same dims along the dims of the iteration space.
 constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   if (x.node != y.node) return false;
   for (int d = 0; d < max_rank; ++d)
@@ -21032,7 +19498,7 @@ constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   return true;
 }
 
-/// Writes the units of the groups: what each reads and makes, and how that lies in its iteration space.
+/// Writes the units of the groups: what each unit reads and makes, and along which dims of its iteration space.
 class UnitWriter {
  public:
   constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
@@ -21110,7 +19576,7 @@ class UnitWriter {
       if (!known) add_operand(made);
     }
   }
-  /// How the operand of a reduction lies in the space.
+  /// Along which dims of the iteration space the operand of a reduction extends.
   constexpr SpaceForm form_in_row(const GroupMembers& group, int operand) const {
     return graph_.nodes[operand].rank == group.rank ? SpaceForm::element : SpaceForm::squeezed;
   }
@@ -21231,10 +19697,10 @@ constexpr Units group_units(const GraphView& graph) { return write_units(graph, 
 
 #endif
 
-// ---- tessera/graph/lower_fused.hpp
+// ---- tessera/graph/fuse/lower_fused.hpp
 
-#ifndef TESSERA_GRAPH_LOWER_FUSED_HPP
-#define TESSERA_GRAPH_LOWER_FUSED_HPP
+#ifndef TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
+#define TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
 
 namespace tessera {
 
@@ -21288,7 +19754,7 @@ class FusedWriter {
     fused_.instrs[count_] = instr;
     return count_++;
   }
-  /// How a member lies in the space.
+  /// Along which dims of the iteration space a member extends.
   constexpr SpaceForm form(int id) const {
     const Node& node = graph_[id];
     const Node& space = graph_[unit_.space];
@@ -21530,10 +19996,10 @@ template <UnitsSize Size> struct FrozenUnits {
 
 #endif
 
-// ---- tessera/graph/traced_units.hpp
+// ---- tessera/graph/fuse/traced_units.hpp
 
-#ifndef TESSERA_GRAPH_TRACED_UNITS_HPP
-#define TESSERA_GRAPH_TRACED_UNITS_HPP
+#ifndef TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
+#define TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
 
 namespace tessera {
 
@@ -21609,124 +20075,1349 @@ template <class Traced> struct TracedUnits {
 
 #endif
 
-// ---- tessera/partition/assign.hpp
+// ---- tessera/partition/plan/planned_mesh.hpp
 
-#ifndef TESSERA_PARTITION_ASSIGN_HPP
-#define TESSERA_PARTITION_ASSIGN_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLANNED_MESH_HPP
+#define TESSERA_PARTITION_PLAN_PLANNED_MESH_HPP
 
 namespace tessera {
 
-/// How one unit computes: the mesh axes of each of its factors, no axis twice.
-using FactorAxes = Growable<AxisList>;
+/// The mesh that a program is planned on: that of its tensors, with axes cut where a sharding or a reshape takes them
+/// in parts. Behind it planning and running know axes alone.
+struct PlannedMesh {
+  Mesh given;      ///< as tensors have it, and specs name its axes
+  AxisCuts cuts;   ///< of its axes
+  Mesh refined{};  ///< with an axis for each sub-axis: what indices of axes are about
 
-/// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
-/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded, and so is the factor
-/// `whole`, if there is one.
-constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
-                                    const ValueShardings& values, int whole = -1) {
-  FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
-  ClaimList claims(links, mesh);
-  claims.collect(link, values, 255, true);
-  unsigned used = 0;
-  for (const FactorClaim& claim : claims.claims) {
-    if (claim.factor == whole) continue;
-    AxisList& own = chosen[static_cast<std::size_t>(claim.factor)];
-    const AxisList wanted = splitting(links.factor(link, claim.factor), claim.axes, mesh);
-    if (!is_prefix(own, wanted)) continue;
-    for (std::size_t i = own.size(); i < wanted.size() && !(used >> wanted[i] & 1u); ++i) {
-      own.push_back(wanted[i]);
-      used |= 1u << wanted[i];
-    }
+  constexpr PlannedMesh(const Mesh& mesh, const AxisCuts& made = {})
+      : given(mesh), cuts(made), refined(refined_mesh(mesh, made)) {}
+
+  /// A sharding of the given mesh, canonical, as one of the refined mesh.
+  constexpr Sharding refine(const Sharding& sharding) const {
+    return refined_sharding(canonical(sharding, given), given, cuts);
   }
-  // What is taken from a factor for the sake of one dim may leave it less than full in another.
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
-      const LinkDim& dim = links.dims[static_cast<std::size_t>(s)];
-      bool full = true;
-      for (int i = 0; i < dim.count && dim.count > 1; ++i) {
-        AxisList& own = chosen[static_cast<std::size_t>(dim.factors[i])];
-        if (!full && !own.empty()) {
-          own.clear();
-          changed = true;
-        }
-        std::int64_t left = links.factor(link, dim.factors[i]).extent;
-        for (std::uint8_t axis : own) left /= mesh.axis_size(axis);
-        full = full && left <= 1;
-      }
-    }
+  /// What a spec says, as a sharding of the refined mesh.
+  constexpr Sharding resolve(const PartitionSpec& spec, int rank) const {
+    const Sharding written = tessera::resolve(spec, given, rank);
+    return refined_sharding(written, given, cuts);
   }
-  return chosen;
-}
+};
 
-/// How operand `i` of a link lies when the factors have these axes. Of a result, axes of factors that it was summed
-/// over are left to `unreduced_axes`.
-constexpr Sharding sharding_of(const Links& links, const Link& link, int i, const FactorAxes& factors, int rank,
-                               const Mesh& mesh) {
-  Sharding sharding = replicated(rank);
-  const LinkOperand& operand = links.operand(link, i);
-  for (int d = 0; d < operand.dim_count; ++d) {
-    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
-    sharding.dims[static_cast<int>(dim.dim)] =
-        join_axes(links, link, dim, mesh, [&](int factor) { return factors[static_cast<std::size_t>(factor)]; });
-  }
-  return sharding;
-}
-
-/// Factors behind the dims of operand `i`, one bit each.
-constexpr std::uint32_t factors_of(const Links& links, const Link& link, int i) {
-  std::uint32_t present = 0;
-  const LinkOperand& operand = links.operand(link, i);
-  for (int d = 0; d < operand.dim_count; ++d) {
-    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
-    for (int k = 0; k < dim.count; ++k) present |= 1u << dim.factors[k];
-  }
-  return present;
-}
-
-/// Axes of factors that operand `i` lacks.
-constexpr std::uint16_t lacking_axes(const Links& links, const Link& link, int i, const FactorAxes& factors) {
-  const std::uint32_t present = factors_of(links, link, i);
-  std::uint16_t axes = 0;
-  for (std::size_t f = 0; f < factors.size(); ++f)
-    if (!(present >> f & 1u))
-      for (std::uint8_t axis : factors[f]) axes = static_cast<std::uint16_t>(axes | 1u << axis);
-  return axes;
-}
-
-/// Which parts of result `i` there are: none of a device whose share of a factor that the result lacks is empty.
-constexpr PartList lacking_parts(const Links& links, const Link& link, int i, const FactorAxes& factors,
-                                 const Mesh& mesh) {
-  const std::uint32_t present = factors_of(links, link, i);
-  PartList parts;
-  for (std::size_t f = 0; f < factors.size(); ++f) {
-    const LinkFactor& factor = links.factor(link, static_cast<int>(f));
-    if ((present >> f & 1u) || factors[f].empty() || factor.compound) continue;
-    std::int64_t count = 1;
-    for (std::uint8_t axis : factors[f]) count *= mesh.axis_size(axis);
-    const std::int64_t chunk = factor.extent / count + (factor.extent % count != 0);
-    const std::int64_t used = chunk == 0 ? 1 : factor.extent / chunk + (factor.extent % chunk != 0);
-    if (used < count && parts.entries.size() < parts.entries.capacity())
-      parts.entries.push_back({factors[f], static_cast<std::int32_t>(used)});
-  }
-  return parts;
-}
-
-constexpr std::uint16_t axes_of(const FactorAxes& factors) {
-  std::uint16_t mask = 0;
-  for (const AxisList& list : factors)
-    for (std::uint8_t axis : list) mask = static_cast<std::uint16_t>(mask | 1u << axis);
-  return mask;
+/// A sharding of a refined mesh as one of the mesh that was cut.
+constexpr Sharding given_sharding(const Sharding& refined, const Mesh& given, const AxisCuts& cuts) {
+  if (cuts.empty()) return refined;
+  Sharding made = refined;
+  made.cuts = cuts;
+  return canonical(made, given);
 }
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/partition/reshard_path.hpp
+// ---- tessera/partition/propagation/shapes.hpp
 
-#ifndef TESSERA_PARTITION_RESHARD_PATH_HPP
-#define TESSERA_PARTITION_RESHARD_PATH_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_SHAPES_HPP
+#define TESSERA_PARTITION_PROPAGATION_SHAPES_HPP
+
+namespace tessera {
+
+/// What is known of the nodes of one graph once the arguments' shapes are.
+struct GraphShapes {
+  Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
+  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
+  std::int64_t layers = 1;       ///< of a body: how often it runs
+};
+
+namespace detail {
+
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+/// The index of an axis that a shard_map names.
+constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
+  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
+  return mesh.axis_index(axis.view());
+}
+/// The axes of the refined mesh that it is made of, one bit each.
+constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
+  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  return axes_mask(mesh.given, mesh.cuts, axis.view());
+}
+
+/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
+/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
+constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
+                                 const HostNumber* arguments, const Mesh* mesh, bool known) {
+  const Node& node = graph[id];
+  if (node.op == Op::axis_size)
+    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
+  if (node.op == Op::constant) return number_of(node);
+  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
+  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const HostNumber first = numbers[graph.operand(id, 0)];
+  const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
+  const double a = first.real(), b = second.real();
+  double result = 0;
+  const OpRow& row = row_of(node);
+  if (node.op == Op::broadcast) {
+    return first;
+  } else if (node.op == Op::select) {
+    return a != 0 ? second : numbers[graph.operand(id, 2)];
+  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
+    std::int64_t exact = 0;
+    const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
+    if (found == IntegerResult::known) return exact;
+    if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
+    return found == IntegerResult::too_large ? exact : 0;
+  }
+  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
+  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
+  // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
+  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
+  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
+  if (node.dtype == DType::bool_) return result != 0;
+  if (!is_floating(node.dtype)) return HostNumber(result).integer();
+  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
+  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
+  return node.op == Op::cast ? first : HostNumber(result);
+}
+
+[[noreturn]] inline void fail_program(const ShapeContext& c) {
+  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+}
+[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+  const std::string at = node.source.text();
+  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
+       at.empty() ? "" : " at ", at);
+}
+
+[[noreturn]] inline void fail_layer_count(std::int64_t layers) {
+  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+}
+/// What a layer returns is what the next one is given.
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
+                                                                             const Shape& given,
+                                                                             const Shape& returned) {
+  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
+  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
+       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+}
+
+class ShapeInference {
+ public:
+  constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
+                           Growable<GraphShapes>& found)
+      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
+
+  constexpr void infer(int g, const Shape* arguments) {
+    const GraphView graph = program_.graphs[g];
+    const Growable<std::uint8_t> host = host_scalars(graph);
+    Growable<Shape> shapes(static_cast<std::size_t>(graph.size));
+    Growable<HostNumber> numbers(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      const auto at = static_cast<std::size_t>(id);
+      if (host[at]) {
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
+      } else if (node.op == Op::repeat) {
+        infer_body(graph, id, shapes, numbers);
+      } else if (node.op == Op::project) {
+        shapes[at] = projected(graph, id);
+        count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
+      } else {
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        shapes[at] = row_of(node).shape(context);
+        count(context, shapes[at]);
+        if (node.op == Op::argument && shapes[at].size() != node.rank)
+          fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
+               ", and the program takes ", int{node.rank});
+      }
+    }
+    found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
+    found_[static_cast<std::size_t>(g)].numbers = std::move(numbers);
+  }
+
+ private:
+  ProgramView program_;
+  const Mesh& mesh_;
+  const HostNumber* numbers_;
+  Growable<GraphShapes>& found_;
+  std::int64_t elements_ = 0;  ///< of all values
+
+  /// Before anything is computed from a shape.
+  constexpr void count(const ShapeContext& c, const Shape& shape) {
+    const std::int64_t own = elements_of(shape);
+    if (own < 0) fail_large(c, shape);
+    elements_ += own;
+    if (elements_ > max_program_elements) fail_program(c);
+  }
+  constexpr void infer_body(const GraphView& graph, int id, const Growable<Shape>& shapes,
+                            const Growable<HostNumber>& numbers) {
+    const Node& node = graph[id];
+    const Repeat repeat = Repeat::of(node);
+    std::int64_t layers =
+        repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
+    if (repeat.counted && layers < 1) fail_layer_count(layers);
+    Growable<Shape> arguments;
+    for (int i = 0; i < node.arity; ++i) {
+      Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
+      if (repeat.is_stacked(i)) {
+        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        layers = shape[0];
+        shape.erase(0);
+      }
+      arguments.push_back(shape);
+    }
+    infer(node.index(), arguments.data());
+    GraphShapes& inner = found_[static_cast<std::size_t>(node.index())];
+    inner.layers = layers;
+    const GraphView& body = program_.graphs[node.index()];
+    for (int k = 0; k < repeat.carried; ++k) {
+      const int result = body.outputs[k];
+      const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
+      if (!(returned == arguments[static_cast<std::size_t>(k)]))
+        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
+                                                            returned);
+    }
+  }
+
+  constexpr Shape projected(const GraphView& graph, int id) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int output = output_of(graph[id]), body = repeat.index();
+    const GraphShapes& inner = found_[static_cast<std::size_t>(body)];
+    Shape shape = inner.shapes[static_cast<std::size_t>(program_.graphs[body].outputs[output])];
+    if (output >= Repeat::of(repeat).carried) shape.insert(0, inner.layers);
+    return shape;
+  }
+};
+
+}  // namespace detail
+
+/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
+/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
+/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
+/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
+/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
+constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
+                                             const HostNumber* numbers, const Mesh& mesh = {}) {
+  Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
+  detail::ShapeInference(program, mesh, numbers, found).infer(0, arguments);
+  return found;
+}
+
+/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
+/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
+inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
+                             const HostNumber* arguments, Growable<HostNumber>& values) {
+  for (int id = 0; id < graph.size; ++id)
+    if (host[static_cast<std::size_t>(id)])
+      values[static_cast<std::size_t>(id)] = detail::host_number(graph, id, shapes.data(), values.data(), arguments,
+                                                                 nullptr, host[static_cast<std::size_t>(id)] == 1);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/links.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_LINKS_HPP
+#define TESSERA_PARTITION_PROPAGATION_LINKS_HPP
+
+namespace tessera {
+
+/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
+/// can split it.
+struct LinkFactor {
+  FactorKind kind = FactorKind::pass;
+  bool compound = false;
+  std::int64_t extent = 1;
+};
+
+/// A dim of an operand and the factors that it consists of, major first.
+struct LinkDim {
+  std::int32_t operand = 0;
+  std::int8_t dim = 0, count = 0;
+  std::int8_t factors[4]{};
+};
+
+struct LinkOperand {
+  std::int32_t node = -1;
+  std::int64_t bytes = 0;
+  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
+  bool output = false;
+  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
+};
+
+/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
+/// before outputs, in the order of the unit's.
+struct Link {
+  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
+  UnitKind kind = UnitKind::fused;
+  std::int32_t first_factor = 0, factor_count = 0;
+  std::int32_t first_operand = 0, operand_count = 0;
+  std::int32_t first_dim = 0, dim_count = 0;
+};
+
+/// The links of one graph.
+class Links {
+ public:
+  Growable<Link> links;
+  Growable<LinkFactor> factors;
+  Growable<LinkOperand> operands;
+  Growable<LinkDim> dims;
+  Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
+  bool splits_dims = false;        ///< whether a dim consists of several factors
+
+  constexpr Links() = default;
+  constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
+      : graph_(graph), found_(&found) {
+    const auto count = static_cast<std::size_t>(units.count);
+    links.reserve(count);
+    factors.reserve(4 * count);
+    operands.reserve(4 * count);
+    dims.reserve(8 * count);
+    of_unit.reserve(count);
+    for (int u = 0; u < units.count; ++u) {
+      if (units[u].kind == UnitKind::repeat) {
+        of_unit.push_back(-1);
+        const int carried = Repeat::of(graph[units[u].root]).carried;
+        for (int k = 0; k < carried && k < units[u].output_count; ++k)
+          if (units.output(u, k).node >= 0) tie(u, units.input(u, k).node, units.output(u, k).node);
+      } else {
+        of_unit.push_back(static_cast<std::int32_t>(links.size()));
+        add_unit(units, u);
+        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
+      }
+    }
+  }
+
+  /// Two values of one shape with one sharding.
+  constexpr void tie(int unit, int from, int to) {
+    begin(unit, UnitKind::repeat);
+    const Node& node = graph_[to];
+    DimFactors own;
+    for (int d = 0; d < node.rank; ++d)
+      if (!node.is_unit(d) && !graph_[from].is_unit(d))
+        own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(to, own, true);
+    finish();
+  }
+
+  /// A value with the sharding of another value; of a pair, both with both.
+  constexpr void tie_alike(int id) {
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    begin(-1, UnitKind::repeat);
+    DimFactors own;
+    for (int d = 0; d < graph_[id].rank; ++d)
+      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+    add_operand(from, own, false);
+    add_operand(other, own, false);
+    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    add_operand(id, own, true);
+    finish();
+  }
+
+  constexpr const LinkOperand& operand(const Link& link, int i) const {
+    return operands[static_cast<std::size_t>(link.first_operand + i)];
+  }
+  constexpr const LinkFactor& factor(const Link& link, int f) const {
+    return factors[static_cast<std::size_t>(link.first_factor + f)];
+  }
+
+ private:
+  GraphView graph_;
+  const GraphShapes* found_ = nullptr;
+
+  constexpr void begin(int unit, UnitKind kind) {
+    Link link;
+    link.unit = unit;
+    link.kind = kind;
+    link.first_factor = static_cast<std::int32_t>(factors.size());
+    link.first_operand = static_cast<std::int32_t>(operands.size());
+    link.first_dim = static_cast<std::int32_t>(dims.size());
+    links.push_back(link);
+  }
+  constexpr int add_factor(FactorKind kind) {
+    factors.push_back({kind, false, 1});
+    return static_cast<int>(factors.size()) - 1 - links.back().first_factor;
+  }
+
+  constexpr void add_operand(int node, const DimFactors& rule, bool output) {
+    const Link& link = links.back();
+    const Shape& shape = found_->shapes[static_cast<std::size_t>(node)];
+    LinkOperand operand;
+    operand.node = node;
+    operand.output = output;
+    operand.bytes = volume(shape) * static_cast<std::int64_t>(size_of(graph_[node].dtype));
+    operand.first_dim = static_cast<std::int32_t>(dims.size());
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      const auto& list = rule.dims[d];
+      if (list.empty()) continue;
+      LinkDim made;
+      made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+      made.dim = static_cast<std::int8_t>(d);
+      for (std::int8_t f : list) {
+        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
+        made.factors[made.count++] = f;
+        if (list.size() > 1)
+          splits_dims = factor.compound = true;
+        else if (shape[static_cast<std::size_t>(d)] > factor.extent)
+          factor.extent = shape[static_cast<std::size_t>(d)];
+      }
+      dims.push_back(made);
+    }
+    operand.dim_count = static_cast<std::int32_t>(dims.size()) - operand.first_dim;
+    operands.push_back(operand);
+  }
+
+  constexpr void finish() {
+    Link& link = links.back();
+    link.factor_count = static_cast<std::int32_t>(factors.size()) - link.first_factor;
+    link.operand_count = static_cast<std::int32_t>(operands.size()) - link.first_operand;
+    link.dim_count = static_cast<std::int32_t>(dims.size()) - link.first_dim;
+  }
+
+  constexpr void add_unit(const UnitsView& units, int u) {
+    const Unit& unit = units[u];
+    const UnitRule rule = unit_rule(graph_, units, u);
+    begin(u, unit.kind);
+    for (FactorKind kind : rule.kinds) add_factor(kind);
+    for (int i = 0; i < unit.input_count; ++i)
+      add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
+    for (int o = 0; o < unit.output_count; ++o)
+      add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
+    finish();
+    const Link& link = links.back();
+    if (unit.kind == UnitKind::fused) {
+      std::int32_t widest = 0;
+      for (int i = 0; i < link.operand_count; ++i)
+        if (operand(link, i).dim_count > widest) widest = operand(link, i).dim_count;
+      for (int i = 0; i < unit.input_count; ++i) {
+        LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
+        input.narrow = input.dim_count < widest;
+      }
+    }
+    if (graph_[unit.root].op == Op::rearrange) {
+      const Shape extents =
+          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+      for (int f = 0; f < link.factor_count; ++f)
+        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
+    }
+  }
+};
+
+/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
+constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
+  if (!factor.compound) return axes;
+  AxisList fit;
+  std::int64_t left = factor.extent;
+  for (std::uint8_t axis : axes) {
+    const int size = mesh.axis_size(axis);
+    if (left % size != 0) break;
+    left /= size;
+    fit.push_back(axis);
+  }
+  return fit;
+}
+
+/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
+/// Calls f(factor, axes) for factors that get any.
+template <class F>
+constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
+                          const Mesh& mesh, F&& f) {
+  if (dim.count == 1) return f(dim.factors[0], splitting(links.factor(link, dim.factors[0]), axes, mesh));
+  std::size_t next = 0;
+  for (int i = 0; i < dim.count; ++i) {
+    AxisList own;
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    while (next < axes.size() && left > 1 && left % mesh.axis_size(axes[next]) == 0) {
+      left /= mesh.axis_size(axes[next]);
+      own.push_back(axes[next++]);
+    }
+    if (!own.empty()) f(dim.factors[i], own);
+    if (left > 1) return;
+  }
+}
+
+/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
+template <class AxesOf>
+constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
+                             AxesOf&& axes_of) {
+  if (dim.count == 1) return axes_of(dim.factors[0]);
+  AxisList joined;
+  for (int i = 0; i < dim.count; ++i) {
+    std::int64_t left = links.factor(link, dim.factors[i]).extent;
+    for (std::uint8_t axis : axes_of(dim.factors[i])) {
+      left /= mesh.axis_size(axis);
+      if (joined.size() == AxisList::capacity()) return joined;
+      joined.push_back(axis);
+    }
+    if (left > 1) break;
+  }
+  return joined;
+}
+
+constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
+  if (shorter.size() > longer.size()) return false;
+  for (std::size_t i = 0; i < shorter.size(); ++i)
+    if (shorter[i] != longer[i]) return false;
+  return true;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/propagate.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_PROPAGATE_HPP
+#define TESSERA_PARTITION_PROPAGATION_PROPAGATE_HPP
+
+namespace tessera {
+
+/// The shardings of the values of one graph, as far as they are known.
+struct ValueShardings {
+  Growable<Sharding> of;            ///< by node
+  Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
+  Growable<std::uint16_t> closed;   ///< by node: axes that propagation does not give it, one bit each
+  Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
+
+  constexpr ValueShardings() = default;
+  constexpr explicit ValueShardings(const GraphView& graph)
+      : fixed(static_cast<std::size_t>(graph.size), 0), closed(static_cast<std::size_t>(graph.size), 0),
+        argument(static_cast<std::size_t>(graph.size), 0) {
+    of.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) of.push_back(replicated(graph[id].rank));
+  }
+};
+
+/// The shardings of the values of one graph over the explicit axes of a mesh, where rules say them and propagation has
+/// no choice.
+struct ExplicitShardings {
+  unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
+  Growable<Sharding> of;         ///< by node: over these axes alone
+  Growable<std::uint8_t> given;  ///< by node
+
+  constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
+  /// Whether an axis may split a dim of a node.
+  constexpr bool allows(int node, int dim, int axis) const {
+    return !rules(node) || !(axes >> axis & 1u) ||
+           of[static_cast<std::size_t>(node)].dims[dim].contains(static_cast<std::uint8_t>(axis));
+  }
+  /// The axes of a dim with those that are explicit as the rules have them.
+  constexpr AxisList ruled(int node, int dim, const AxisList& found) const {
+    AxisList automatic, own;
+    for (std::uint8_t axis : found) (axes >> axis & 1u ? own : automatic).push_back(axis);
+    const AxisList& wanted = of[static_cast<std::size_t>(node)].dims[dim];
+    if (own == wanted) return found;
+    for (std::uint8_t axis : wanted)
+      if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
+    return automatic;
+  }
+  /// Whether this sharding of a node is not the one that the rules say.
+  constexpr bool change(int node, const Sharding& found) const {
+    bool differs = false;
+    for (int d = 0; d < found.rank && rules(node); ++d)
+      differs = differs || !(ruled(node, d, found.dims[d]) == found.dims[d]);
+    return differs;
+  }
+};
+
+/// Mesh axes that dims of a unit's operands give to one factor.
+struct FactorClaim {
+  AxisList axes;
+  std::uint8_t priority = 0;
+  bool argument = false;
+  FactorKind kind = FactorKind::pass;
+  std::int8_t factor = -1;
+  std::int64_t bytes = 0;  ///< of all operands that agree
+
+  /// Which claim wins where two can't both hold.
+  constexpr bool before(const FactorClaim& other) const {
+    if (priority != other.priority) return priority < other.priority;
+    if (argument != other.argument) return argument;
+    if (bytes != other.bytes) return bytes > other.bytes;
+    if (kind != other.kind) return kind < other.kind;
+    if (axes.size() != other.axes.size()) return axes.size() > other.axes.size();
+    return factor < other.factor;
+  }
+};
+
+/// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
+/// where the value is only read by something other than an elementwise computation, nor where rows would have to cross
+/// borders: it is gathered there.
+class ClaimList {
+ public:
+  Growable<FactorClaim> claims;
+
+  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
+
+  constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
+    claims.clear();
+    for (int i = 0; i < link.operand_count; ++i) {
+      const LinkOperand& operand = links_.operand(link, i);
+      const auto node = static_cast<std::size_t>(operand.node);
+      const Sharding& sharding = values.of[node];
+      if (operand.narrow && !narrow_inputs) continue;
+      for (int d = 0; d < operand.dim_count; ++d) {
+        const LinkDim& dim = links_.dims[static_cast<std::size_t>(operand.first_dim + d)];
+        const AxisList& axes = sharding.dims[static_cast<int>(dim.dim)];
+        const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+        if (axes.empty() || priority > max_priority) continue;
+        if (priority > 0 && !operand.output && (operand.narrow || reads_whole(link.kind))) continue;
+        const bool argument = values.argument[node] != 0 && priority == 0;
+        split_axes(links_, link, dim, axes, mesh_, [&](std::int8_t factor, const AxisList& own) {
+          const FactorKind kind = links_.factor(link, factor).kind;
+          if (own.empty() || kind == FactorKind::replicate) return;
+          if (priority > 0 && kind == FactorKind::permutation) return;
+          add({own, priority, argument, kind, factor, operand.bytes});
+        });
+      }
+    }
+    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
+    sort();
+  }
+
+  /// Something other than an elementwise computation.
+  static constexpr bool reads_whole(UnitKind kind) {
+    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
+  }
+
+ private:
+  const Links& links_;
+  const Mesh& mesh_;
+
+  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
+  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
+  constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
+    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+      const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+      if (links_.factor(link, dim.factors[0]).kind != FactorKind::replicate) continue;
+      const LinkOperand& operand = links_.operand(link, dim.operand);
+      const Sharding& sharding = values.of[static_cast<std::size_t>(operand.node)];
+      const std::uint8_t priority = sharding.priority[static_cast<int>(dim.dim)];
+      if (priority > max_priority) continue;
+      FactorClaim moved{{}, priority, false, FactorKind::pass, -1, operand.bytes};
+      for (std::uint8_t axis : sharding.dims[static_cast<int>(dim.dim)]) {
+        bool used = moved.axes.contains(axis);
+        for (const FactorClaim& claim : claims) used = used || claim.axes.contains(axis);
+        if (used) continue;
+        std::int64_t size = mesh_.axis_size(axis);
+        for (std::uint8_t earlier : moved.axes) size *= mesh_.axis_size(earlier);
+        if (moved.factor < 0 || links_.factor(link, moved.factor).extent % size != 0) {
+          const std::int8_t next = free_factor(link, mesh_.axis_size(axis), moved.factor);
+          if (next < 0) continue;
+          if (moved.factor >= 0) add(moved);
+          moved.factor = next;
+          moved.axes.clear();
+        }
+        moved.axes.push_back(axis);
+      }
+      if (moved.factor >= 0) add(moved);
+    }
+  }
+  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
+  constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
+    for (int f = 0; f < link.factor_count; ++f) {
+      const LinkFactor& factor = links_.factor(link, f);
+      bool free = f != taken && factor.kind == FactorKind::pass && factor.extent % size == 0;
+      for (const FactorClaim& claim : claims) free = free && claim.factor != f;
+      if (free) return static_cast<std::int8_t>(f);
+    }
+    return -1;
+  }
+
+  constexpr void add(const FactorClaim& made) {
+    for (FactorClaim& claim : claims) {
+      if (claim.factor != made.factor || claim.priority != made.priority) continue;
+      if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;
+      if (made.axes.size() > claim.axes.size()) claim.axes = made.axes;
+      claim.argument = claim.argument || made.argument;
+      claim.bytes += made.bytes;
+      return;
+    }
+    claims.push_back(made);
+  }
+  constexpr void sort() {
+    for (std::size_t i = 1; i < claims.size(); ++i)
+      for (std::size_t k = i; k > 0 && claims[k].before(claims[k - 1]); --k) {
+        const FactorClaim moved = claims[k];
+        claims[k] = claims[k - 1];
+        claims[k - 1] = moved;
+      }
+  }
+};
+
+/// Spreads shardings along links, both ways, to a fixpoint: each value gets one sharding. Weaker claims never take an
+/// axis from stronger ones: dims to compute in go before dims to store in; within that, elementwise and layout units go
+/// before contractions, kept dims before summed ones, and whole operands before those that repeat.
+/// Source: the order follows Shardy's propagation strategy.
+class Propagation {
+ public:
+  constexpr Propagation(const Links& links, const Mesh& mesh, const ExplicitShardings& rules, ValueShardings& values)
+      : links_(links), mesh_(mesh), rules_(rules), values_(values), claims_(links, mesh) {
+    find_readers();
+  }
+
+  /// Returns whether any sharding changed.
+  constexpr bool run() {
+    changed_ = false;
+    int level = 0;
+    while (level >= 0) {
+      mark_readers(level);
+      for (int stage = 0; stage < stages; ++stage) {
+        for (std::size_t l = 0; stage > 1 && l < dirty_.size(); ++l)
+          if (visited_[l] && enters(links_.links[l], stage)) dirty_[l] = 1;
+        settle(level, stage);
+      }
+      level = next_level(level);
+    }
+    return changed_;
+  }
+
+ private:
+  // Whole pass-through, every pass-through, sums and halos too, operands that repeat too.
+  static constexpr int stages = 4;
+  const Links& links_;
+  const Mesh& mesh_;
+  const ExplicitShardings& rules_;
+  ValueShardings& values_;
+  ClaimList claims_;
+  Growable<std::int32_t> reader_begin_, readers_;
+  Growable<std::uint8_t> dirty_, visited_;
+  bool changed_ = false;
+
+  /// What passing on costs communication.
+  static constexpr bool is_late(FactorKind kind) {
+    return kind == FactorKind::reduction || kind == FactorKind::permutation;
+  }
+  static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
+
+  constexpr void find_readers() {
+    reader_begin_.assign(values_.of.size() + 1, 0);
+    for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
+    for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
+    readers_.assign(links_.operands.size(), 0);
+    Growable<std::int32_t> next = reader_begin_;
+    for (std::size_t l = 0; l < links_.links.size(); ++l)
+      for (int i = 0; i < links_.links[l].operand_count; ++i) {
+        std::int32_t& at = next[static_cast<std::size_t>(links_.operand(links_.links[l], i).node)];
+        readers_[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(l);
+      }
+  }
+
+  /// Whether a link can do more in this stage than in the one before.
+  constexpr bool enters(const Link& link, int stage) const {
+    if (stage == 2) {
+      for (int f = 0; f < link.factor_count; ++f)
+        if (is_late(links_.factor(link, f).kind)) return true;
+    } else if (stage == 3) {
+      for (int i = 0; i < link.operand_count; ++i)
+        if (links_.operand(link, i).narrow) return true;
+    }
+    return false;
+  }
+
+  /// Only links of values with a sharding at this level have anything to pass on.
+  constexpr void mark_readers(int level) {
+    dirty_.assign(links_.links.size(), 0);
+    visited_.assign(links_.links.size(), 0);
+    for (std::size_t node = 0; node < values_.of.size(); ++node) {
+      if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
+      for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
+        dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
+    }
+  }
+  static constexpr bool lies_at(const Sharding& sharding, int level) {
+    for (int d = 0; d < sharding.rank; ++d)
+      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
+    return false;
+  }
+
+  constexpr int next_level(int level) const {
+    int next = -1;
+    for (const Sharding& sharding : values_.of)
+      for (int d = 0; d < sharding.rank; ++d)
+        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
+          next = sharding.priority[d];
+    return next;
+  }
+
+  constexpr void settle(int level, int stage) {
+    bool moved = true, forward = true;
+    const std::size_t count = dirty_.size();
+    while (moved) {
+      moved = false;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t l = forward ? i : count - 1 - i;
+        if (!dirty_[l] || (stage == 0 && !elementwise(links_.links[l].kind))) continue;
+        dirty_[l] = 0;
+        visited_[l] = 1;
+        if (visit(links_.links[l], level, stage)) moved = true;
+      }
+      forward = !forward;
+    }
+  }
+
+  constexpr bool visit(const Link& link, int level, int stage) {
+    claims_.collect(link, values_, level, stage == 3);
+    bool moved = false;
+    for (const FactorClaim& claim : claims_.claims) {
+      if (claim.priority > 0 && yields(claim)) continue;
+      if (is_late(claim.kind) && stage < 2) continue;
+      for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+        const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
+        if (stands_behind(dim, claim.factor) && give(link, dim, claim)) moved = true;
+      }
+    }
+    return moved;
+  }
+
+  /// A way to store gives an axis up where a computation uses it for something else.
+  constexpr bool yields(const FactorClaim& claim) const {
+    for (const FactorClaim& other : claims_.claims) {
+      if (other.priority >= claim.priority || other.factor == claim.factor) continue;
+      for (std::uint8_t axis : claim.axes)
+        if (other.axes.contains(axis)) return true;
+    }
+    return false;
+  }
+  static constexpr bool stands_behind(const LinkDim& dim, int factor) {
+    for (int i = 0; i < dim.count; ++i)
+      if (dim.factors[i] == factor) return true;
+    return false;
+  }
+
+  constexpr bool give(const Link& link, const LinkDim& dim, const FactorClaim& claim) {
+    const int node = links_.operand(link, dim.operand).node;
+    if (values_.fixed[static_cast<std::size_t>(node)]) return false;
+    Sharding& sharding = values_.of[static_cast<std::size_t>(node)];
+    const int d = dim.dim;
+    AxisList& own = sharding.dims[d];
+    const AxisList wanted = join_axes(links_, link, dim, mesh_, [&](int factor) {
+      if (factor == claim.factor) return splitting(links_.factor(link, factor), claim.axes, mesh_);
+      for (const FactorClaim& other : claims_.claims)
+        if (other.factor == factor && other.priority == claim.priority)
+          return splitting(links_.factor(link, factor), other.axes, mesh_);
+      return AxisList{};
+    });
+    if (wanted.size() <= own.size() || !is_prefix(own, wanted)) return false;
+    if (!own.empty() && sharding.priority[d] != claim.priority) return false;
+    bool moved = false;
+    const unsigned closed = values_.closed[static_cast<std::size_t>(node)];
+    for (std::size_t i = own.size(); i < wanted.size() && !sharding.uses(wanted[i]) && !(closed >> wanted[i] & 1u);
+         ++i) {
+      if (!rules_.allows(node, d, wanted[i])) break;
+      own.push_back(wanted[i]);
+      sharding.priority[d] = claim.priority;
+      moved = true;
+    }
+    if (!moved) return false;
+    changed_ = true;
+    const auto at = static_cast<std::size_t>(node);
+    for (std::int32_t r = reader_begin_[at]; r < reader_begin_[at + 1]; ++r)
+      dirty_[static_cast<std::size_t>(readers_[static_cast<std::size_t>(r)])] = 1;
+    return true;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/solve.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_SOLVE_HPP
+#define TESSERA_PARTITION_PROPAGATION_SOLVE_HPP
+
+namespace tessera {
+
+/// The sharding of one slice of a stacked value.
+constexpr Sharding without_layers(const Sharding& stacked) {
+  Sharding slice = replicated(stacked.rank - 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    slice.dims[d] = stacked.dims[d + 1];
+    slice.priority[d] = stacked.priority[d + 1];
+  }
+  return slice;
+}
+
+/// The sharding of a stack of slices: layers are never split among devices.
+constexpr Sharding with_layers(const Sharding& slice) {
+  Sharding stacked = replicated(slice.rank + 1);
+  for (int d = 0; d < slice.rank; ++d) {
+    stacked.dims[d + 1] = slice.dims[d];
+    stacked.priority[d + 1] = slice.priority[d];
+  }
+  return stacked;
+}
+
+/// A sharding that the caller wants a result in.
+struct OutputRequest {
+  bool given = false;
+  Sharding sharding{};
+};
+
+/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
+/// is passed between a repeat and its body until nothing changes.
+class ShardingSolver {
+ public:
+  /// `explicit_shardings` by graph, where some axes are explicit.
+  constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const PlannedMesh& mesh,
+                           const Growable<GraphShapes>& found,
+                           const Growable<ExplicitShardings>& explicit_shardings = {})
+      : rules(explicit_shardings), program_(program), units_(units), mesh_(mesh.refined), planned_(mesh) {
+    rules.resize(static_cast<std::size_t>(program.graph_count));
+    values.resize(static_cast<std::size_t>(program.graph_count));
+    seeds_.resize(static_cast<std::size_t>(program.graph_count));
+    for (int g = 0; g < program.graph_count; ++g) {
+      links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
+      argument_nodes_.push_back(find_arguments(program.graphs[g]));
+    }
+    tie_carried();
+  }
+
+  Growable<ValueShardings> values;    ///< by graph
+  Growable<Links> links;              ///< by graph
+  Growable<ExplicitShardings> rules;  ///< by graph
+
+  /// `arguments` by argument of the program; `requests` by output, or null.
+  constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
+    const GraphView graph = program_.main();
+    ValueShardings made = initial(0);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::argument) {
+        made.of[size(id)] = arguments[graph[id].index()];
+        made.fixed[size(id)] = made.argument[size(id)] = 1;
+      }
+    if (requests)
+      for (int k = 0; k < graph.output_count; ++k) {
+        const int id = graph.outputs[k];
+        if (!requests[k].given || made.fixed[size(id)] || made.closed[size(id)] != 0 || rules[0].rules(id)) continue;
+        made.of[size(id)] = requests[k].sharding.without_unreduced();
+        made.fixed[size(id)] = 1;
+      }
+    values[0] = made;
+    settle(0);
+  }
+
+  /// The node of an argument of a graph, -1 when it is not used.
+  constexpr int argument_node(int g, int index) const {
+    const auto& nodes = argument_nodes_[size(g)];
+    return size(index) < nodes.size() ? nodes[size(index)] : -1;
+  }
+
+  /// How a body takes and gives carried value k.
+  constexpr Sharding carried(int body, int k) const {
+    const int node = argument_node(body, k);
+    const ValueShardings& inner = values[size(body)];
+    return inner.of[size(node >= 0 ? node : program_.graphs[body].outputs[k])];
+  }
+
+ private:
+  ProgramView program_;
+  const UnitsView* units_;
+  const Mesh& mesh_;
+  const PlannedMesh& planned_;
+  Growable<Growable<std::int32_t>> argument_nodes_;
+  Growable<ValueShardings> seeds_;
+  static constexpr int max_rounds = 8;
+
+  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
+
+  static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
+    Growable<std::int32_t> nodes;
+    for (int id = 0; id < graph.size; ++id) {
+      if (graph[id].op != Op::argument) continue;
+      while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
+      nodes[size(graph[id].index())] = id;
+    }
+    return nodes;
+  }
+
+  constexpr void tie_carried() {
+    for (int g = 0; g < program_.graph_count; ++g) {
+      const GraphView graph = program_.graphs[g];
+      for (int id = 0; id < graph.size; ++id) {
+        if (graph[id].op != Op::repeat) continue;
+        const int body = graph[id].index();
+        for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
+          const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
+          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
+            links[size(body)].tie(-1, from, to);
+        }
+      }
+    }
+  }
+
+  /// What a constraint says. Its errors name the user's line.
+  constexpr Sharding wanted(const Node& node) const {
+    const PartitionSpec& spec = program_.specs[node.index()];
+    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
+    try {
+      return refined(spec, node.rank);
+    } catch (const error& e) {
+      const std::string at = node.source.text();
+      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
+    }
+  }
+
+  constexpr Sharding refined(const PartitionSpec& spec, int rank) const {
+    return canonical(planned_.resolve(spec, rank), mesh_);
+  }
+
+  /// The axes that a constraint is about, 0: all.
+  constexpr std::uint16_t closed_axes(const Node& node) const {
+    unsigned axes = 0;
+    if (node.labels[2] > 0)
+      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
+    return static_cast<std::uint16_t>(axes);
+  }
+
+  /// Nothing known but the constraints.
+  constexpr ValueShardings initial(int g) const {
+    const GraphView graph = program_.graphs[g];
+    ValueShardings made(graph);
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::constraint) {
+        made.closed[size(id)] = closed_axes(graph[id]);
+        made.of[size(id)] = wanted(graph[id]);
+        made.fixed[size(id)] = made.closed[size(id)] == 0;
+        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers compute with as it is sharded
+      }
+    return made;
+  }
+
+  constexpr void settle(int g) {
+    Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
+    bool repeats = false;
+    for (int u = 0; u < units_[g].count; ++u) repeats = repeats || units_[g][u].kind == UnitKind::repeat;
+    bool moved = true;
+    for (int round = 0; round < max_rounds && moved; ++round) {
+      propagation.run();
+      moved = false;
+      for (int u = 0; u < units_[g].count && repeats; ++u)
+        if (units_[g][u].kind == UnitKind::repeat) moved = enter(g, u) || moved;
+    }
+    if (keep_rules(g)) propagation.run();
+    settle_pairs(g);
+  }
+
+  /// Over explicit axes values are sharded as the rules say, whatever was found. Returns whether anything changed.
+  constexpr bool keep_rules(int g) {
+    const ExplicitShardings& own = rules[size(g)];
+    bool changed = false;
+    for (int id = 0; own.axes != 0 && id < program_.graphs[g].size; ++id) {
+      Sharding& found = values[size(g)].of[size(id)];
+      if (!own.rules(id) || values[size(g)].fixed[size(id)]) continue;
+      for (int d = 0; d < found.rank; ++d) {
+        const AxisList wanted = own.ruled(id, d, found.dims[d]);
+        changed = changed || !(wanted == found.dims[d]);
+        found.dims[d] = wanted;
+      }
+    }
+    return changed;
+  }
+
+  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
+  constexpr void settle_pairs(int g) {
+    const GraphView graph = program_.graphs[g];
+    Growable<Sharding>& of = values[size(g)].of;
+    for (int id = 0; id < graph.size; ++id)
+      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
+        of[size(id)] = of[size(graph.operand(id, 1))];
+  }
+
+  constexpr bool enter(int g, int u) {
+    const Repeat repeat = Repeat::of(program_.graphs[g][units_[g][u].root]);
+    const int body = program_.graphs[g][units_[g][u].root].index();
+    ValueShardings& outer = values[size(g)];
+    ValueShardings seeds = initial(body);
+    const int stacked_end = repeat.carried + repeat.stacked;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
+      if (inside < 0) continue;
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      if (stacked && !outer.of[size(outside)].dims[0].empty())
+        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
+      seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
+      seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
+      seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
+    }
+    const GraphView inner = program_.graphs[body];
+    for (int k = repeat.carried; k < units_[g][u].output_count; ++k) {
+      const int inside = inner.outputs[k], outside = units_[g].output(u, k).node;
+      if (outside < 0 || seeds.fixed[size(inside)] || seeds.of[size(inside)].used_axes() != 0) continue;
+      if (rules[size(body)].rules(inside)) continue;
+      seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
+    }
+    ValueShardings& found = values[size(body)];
+    if (!(seeds.of == seeds_[size(body)].of)) {
+      seeds_[size(body)] = seeds;
+      found = seeds;
+      settle(body);
+    }
+
+    bool moved = false;
+    for (int i = 0; i < units_[g][u].input_count; ++i) {
+      const int inside = argument_node(body, i);
+      if (inside < 0) continue;
+      const Sharding& own = found.of[size(inside)];
+      const bool stacked = i >= repeat.carried && i < stacked_end;
+      moved = extend(g, units_[g].input(u, i).node, stacked ? with_layers(own) : own) || moved;
+    }
+    for (int k = 0; k < units_[g][u].output_count; ++k) {
+      const int outside = units_[g].output(u, k).node;
+      if (outside < 0) continue;
+      const Sharding own = k < repeat.carried ? carried(body, k) : with_layers(found.of[size(inner.outputs[k])]);
+      moved = extend(g, outside, own) || moved;
+    }
+    return moved;
+  }
+
+  /// Gives a value outside what was found within, where it only adds to what is known.
+  constexpr bool extend(int g, int node, const Sharding& found) {
+    ValueShardings& outer = values[size(g)];
+    Sharding& own = outer.of[size(node)];
+    if (outer.fixed[size(node)] || outer.closed[size(node)] != 0 || own.rank != found.rank) return false;
+    bool more = false;
+    for (int d = 0; d < own.rank; ++d) {
+      if (!is_prefix(own.dims[d], found.dims[d])) return false;
+      for (std::uint8_t axis : found.dims[d])
+        if (!rules[size(g)].allows(node, d, axis)) return false;
+      more = more || found.dims[d].size() > own.dims[d].size();
+    }
+    if (more) own = found;
+    return more;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/cut_search.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_CUT_SEARCH_HPP
+#define TESSERA_PARTITION_PLAN_CUT_SEARCH_HPP
+
+namespace tessera {
+
+namespace detail {
+
+constexpr std::int64_t greatest_common_divisor(std::int64_t a, std::int64_t b) {
+  while (b != 0) {
+    const std::int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/// Looks for axes to cut: those that split a dim which a reshape splits or merges, and are larger than a part of it.
+/// Of 8 indices over x = 4 as 2 x 4, the 2 take one half of x, and the 4 the other.
+class CutSearch {
+ public:
+  /// `shardings` are those that a mesh with more cuts has to have room for, on the mesh as it was given.
+  constexpr CutSearch(const ProgramView& program, const PlannedMesh& mesh, const Growable<Sharding>& shardings)
+      : program_(program), mesh_(mesh), shardings_(shardings), table_(sub_axes(mesh.given, mesh.cuts)),
+        cuts_(mesh.cuts) {}
+
+  constexpr bool found() const { return !(cuts_ == mesh_.cuts); }
+  /// The cuts of the mesh with those that were found.
+  constexpr const AxisCuts& cuts() const { return cuts_; }
+
+  constexpr void visit(const ShardingSolver& solver, const Growable<GraphShapes>& found) {
+    for (std::size_t g = 0; g < solver.links.size(); ++g)
+      if (solver.links[g].splits_dims) visit(solver.links[g], solver.values[g], found[g]);
+  }
+
+  /// Cuts where that lets the parts of a dim take all of its axes, major first. False where it does not.
+  template <class ExtentOf> constexpr bool cut_all(const AxisList& axes, int factors, ExtentOf&& extent_of) {
+    std::int64_t left = 1, size = 1;
+    std::size_t next = 0;
+    AxisCuts wanted = cuts_;
+    SubAxis part;
+    for (int f = 0; f < factors; ++f) {
+      for (left *= extent_of(f); left > 1;) {
+        if (size == 1 && next < axes.size()) {
+          part = table_[axes[next++]];
+          size = part.size;
+        }
+        if (size == 1) return try_cuts(wanted);
+        const std::int64_t common = greatest_common_divisor(left, size);
+        if (common == 1) return false;
+        if (common < size && !wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) return false;
+        part.before *= static_cast<std::int32_t>(common);
+        left /= common;
+        size /= common;
+      }
+    }
+    return next == axes.size() && size == 1 && try_cuts(wanted);
+  }
+
+ private:
+  ProgramView program_;
+  const PlannedMesh& mesh_;
+  const Growable<Sharding>& shardings_;
+  SubAxisTable table_;
+  AxisCuts cuts_;
+
+  constexpr void visit(const Links& links, const ValueShardings& values, const GraphShapes& found) {
+    for (const Link& link : links.links)
+      for (int d = link.first_dim; d < link.first_dim + link.dim_count; ++d) {
+        const LinkDim& dim = links.dims[static_cast<std::size_t>(d)];
+        if (dim.count < 2) continue;
+        const auto node = static_cast<std::size_t>(links.operand(link, dim.operand).node);
+        const AxisList& axes = values.of[node].dims[static_cast<int>(dim.dim)];
+        std::int64_t shards = 1;
+        for (std::uint8_t axis : axes) shards *= mesh_.refined.axis_size(axis);
+        // Uneven shards are no parts of larger ones.
+        if (shards > 1 && found.shapes[node][static_cast<std::size_t>(dim.dim)] % shards == 0)
+          cut_first(links, link, dim, axes);
+      }
+  }
+  /// Cuts the first axis that is larger than what is left of the part of the dim that it splits.
+  constexpr void cut_first(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes) {
+    std::size_t next = 0;
+    for (int i = 0; i < dim.count; ++i) {
+      std::int64_t left = links.factor(link, dim.factors[i]).extent;
+      for (; next < axes.size() && left > 1; ++next) {
+        const SubAxis& part = table_[axes[next]];
+        const std::int64_t common = greatest_common_divisor(left, part.size);
+        if (common == part.size) {
+          left /= common;
+          continue;
+        }
+        AxisCuts wanted = cuts_;
+        if (common > 1 && wanted.add(part.axis, static_cast<std::int32_t>(part.before * common))) try_cuts(wanted);
+        return;
+      }
+      if (left > 1) return;
+    }
+  }
+
+  constexpr bool try_cuts(const AxisCuts& wanted) {
+    if (wanted == cuts_) return true;
+    if (!can_cut(mesh_.given, wanted) || !has_names(wanted)) return false;
+    for (const Sharding& sharding : shardings_)
+      if (!has_room(sharding, wanted)) return false;
+    for (int g = 0; g < program_.graph_count; ++g)
+      for (int id = 0; id < program_.graphs[g].size; ++id)
+        if (const Node& node = program_.graphs[g][id]; node.op == Op::constraint)
+          if (!has_room(resolve(program_.specs[node.index()], mesh_.given, node.rank), wanted)) return false;
+    cuts_ = wanted;
+    return true;
+  }
+  constexpr bool has_room(const Sharding& sharding, const AxisCuts& wanted) const {
+    Sharding made = sharding;
+    return SubAxisSharding(sharding, mesh_.given).write(made, mesh_.given, wanted);
+  }
+  /// Whether a Name has room for those of the parts.
+  constexpr bool has_names(const AxisCuts& wanted) const {
+    for (int i = 0; i < wanted.size(); ++i) {
+      const Axis& axis = mesh_.given.axes()[static_cast<std::size_t>(wanted.axis(i))];
+      const AxisPart own = axis_part(axis.name.view());
+      const std::int64_t most = std::int64_t{own.before} * axis.size;
+      std::size_t digits = 0;
+      for (std::int64_t n = most; n > 0; n /= 10) ++digits;
+      if (most > INT32_MAX || own.axis.size() + 3 + 2 * digits > Name::max_length) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/plan_options.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_PLAN_OPTIONS_HPP
+#define TESSERA_PARTITION_PLAN_PLAN_OPTIONS_HPP
+
+namespace tessera {
+
+/// What a caller asks of a plan.
+struct PlanOptions {
+  const OutputRequest* outputs =
+      nullptr;  ///< by output of the program; null: the planner chooses the shardings of outputs
+  bool forbid_unasked_reshards = false;  ///< a reshard that no constraint asks for is an error (`policy`)
+  /// Mesh axes over which results are sharded as their operands are, see explicit_shardings. Others are automatic.
+  InlineVector<Name, max_axes> explicit_axes = {};
+  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
+  /// no partial value is ever added up. See docs/spmd.md for what it costs.
+  bool deterministic = false;
+  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/unit_flops.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+
+namespace tessera {
+
+/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
+constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
+                                  const GraphShapes& found) {
+  const Unit& unit = units[u];
+  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
+  if (unit.kind == UnitKind::fused) {
+    std::int64_t total = 0;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const int id = units.members[unit.first_member + m];
+      const OpRow& row = row_of(graph[id]);
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+    }
+    return total;
+  }
+  if (unit.kind == UnitKind::contraction) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    std::int64_t total = 2;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
+  }
+  if (unit.kind == UnitKind::attention) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
+    using namespace ops::attention_factor;
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
+    const bool backward = graph[unit.root].op == Op::attention_grad;
+    const std::int64_t each =
+        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
+  }
+  // A scatter works on the rows that it reads, not on the table that it fills.
+  const OpRow& row = row_of(graph[unit.root]);
+  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
+  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/reshard/reshard_path.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_RESHARD_PATH_HPP
+#define TESSERA_PARTITION_RESHARD_RESHARD_PATH_HPP
 
 namespace tessera {
 
@@ -22087,178 +21778,190 @@ constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
 
 #endif
 
-// ---- tessera/partition/halo.hpp
+// ---- tessera/partition/plan/value_bytes.hpp
 
-#ifndef TESSERA_PARTITION_HALO_HPP
-#define TESSERA_PARTITION_HALO_HPP
+#ifndef TESSERA_PARTITION_PLAN_VALUE_BYTES_HPP
+#define TESSERA_PARTITION_PLAN_VALUE_BYTES_HPP
+
+namespace tessera::detail {
+
+/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of
+/// the parts that there are.
+constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                                      const PartList& parts = {}) {
+  if (!parts.entries.empty())
+    return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
+                           parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
+  const auto bytes = [&](const Shape& extents) {
+    return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
+  };
+  // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
+  // many, whatever axes the other dims have.
+  Shape local = local_extents(global, sharding, mesh);
+  const Shape whole = local;
+  Shape count(local.size(), 1), shorter(local.size(), 0);
+  unsigned uneven = 0;
+  for (std::size_t d = 0; d < local.size(); ++d) {
+    if (sharding.dims[d].empty() || whole[d] == 0) continue;
+    const std::int64_t shards = shard_count(sharding, mesh, static_cast<int>(d));
+    count[d] = global[d] / whole[d];
+    shorter[d] = count[d] < shards ? global[d] % whole[d] : 0;
+    if (shorter[d] > 0) uneven |= 1u << d;
+  }
+  std::int64_t total = 0;
+  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: the shorter one along dim d
+    std::int64_t alike = devices_on(mesh, sharding.unreduced);
+    for (std::size_t d = 0; d < local.size(); ++d) {
+      const bool is_shorter = (kinds >> d & 1) != 0;
+      local[d] = is_shorter ? shorter[d] : whole[d];
+      if (!is_shorter) alike *= count[d];
+    }
+    total += alike * bytes(local);
+    if (kinds == 0) return total;
+  }
+}
+
+/// Bytes that a step reads or writes of a value: those of its elements, once for each part.
+constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
+  if (value.role == ValueRole::host) return 0;
+  return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
+                         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced)),
+                         "bytes of partial values");
+}
+
+/// Dims that were split only to be stored are gathered because the user said so.
+constexpr bool was_stored(const Sharding& from, const Sharding& to) {
+  bool stored = false;
+  for (int d = 0; d < from.rank; ++d) {
+    if (is_prefix(from.dims[d], to.dims[d])) continue;
+    if (from.priority[d] == 0) return false;
+    stored = true;
+  }
+  return stored;
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/partition/propagation/assign.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
+#define TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
 
 namespace tessera {
 
-/// Rows of a dim: begin <= row < end.
-struct IndexRange {
-  std::int64_t begin = 0, end = 0;
+/// How one unit computes: the mesh axes of each of its factors, no axis twice.
+using FactorAxes = Growable<AxisList>;
 
-  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
-  constexpr IndexRange within(const IndexRange& other) const {
-    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+/// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
+/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded, and so is the factor
+/// `whole`, if there is one.
+constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
+                                    const ValueShardings& values, int whole = -1) {
+  FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
+  ClaimList claims(links, mesh);
+  claims.collect(link, values, 255, true);
+  unsigned used = 0;
+  for (const FactorClaim& claim : claims.claims) {
+    if (claim.factor == whole) continue;
+    AxisList& own = chosen[static_cast<std::size_t>(claim.factor)];
+    const AxisList wanted = splitting(links.factor(link, claim.factor), claim.axes, mesh);
+    if (!is_prefix(own, wanted)) continue;
+    for (std::size_t i = own.size(); i < wanted.size() && !(used >> wanted[i] & 1u); ++i) {
+      own.push_back(wanted[i]);
+      used |= 1u << wanted[i];
+    }
   }
-};
-
-/// How many rows each of `count` devices holds of a dim, those at its end aside.
-constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
-  return extent / count + (extent % count != 0);
-}
-constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
-  const std::int64_t rows = rows_of_chunk(extent, count);
-  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
-}
-
-/// Which rows of an operand a result is made from: row i reads rows [first, last) + i * stride, those that there are.
-/// A slice reads [start, start + 1), padding and a join read before the operand's first row and past its last; a
-/// convolution reads [-padding, -padding + window), a left halo of `padding` rows and the others on the right.
-struct HaloWindow {
-  std::int64_t extent = 0;  ///< of the operand
-  std::int64_t first = 0, last = 1;
-  std::int64_t stride = 1;
-
-  /// Rows that lie in between, which a stride above the window skips, are read as well.
-  constexpr IndexRange read_by(const IndexRange& rows) const {
-    if (rows.size() == 0) return {};
-    return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
-  }
-  /// Whether no row is read twice, and none is skipped.
-  constexpr bool reads_once() const { return last - first == stride; }
-};
-
-/// What devices send each other when operand and result are split among the same `count` devices, in chunks of their
-/// own: each sends rows of its chunk to all devices whose chunk of the result is made from them.
-class Halo {
- public:
-  /// `rows`: of the result.
-  constexpr Halo(std::int64_t rows, std::int64_t count) : rows_(rows), count_(count) {}
-  constexpr void read(const HaloWindow& window) { windows_.push_back(window); }
-
-  /// Rows that a device sends, those of all operands together.
-  constexpr std::int64_t sent_by(std::int64_t device) const {
-    std::int64_t sent = 0;
-    for (const HaloWindow& window : windows_) {
-      const IndexRange own = chunk_of(window.extent, count_, device);
-      if (window.reads_once()) {
-        sent += window.read_by({0, rows_}).within(own).size();
-      } else {
-        for (std::int64_t to = first_reader(window, own); to < count_; ++to) {
-          const IndexRange rows = chunk_of(rows_, count_, to), read = window.read_by(rows);
-          if (rows.size() == 0 || read.begin >= own.end) break;
-          sent += read.within(own).size();
+  // What is taken from a factor for the sake of one dim may leave it less than full in another.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
+      const LinkDim& dim = links.dims[static_cast<std::size_t>(s)];
+      bool full = true;
+      for (int i = 0; i < dim.count && dim.count > 1; ++i) {
+        AxisList& own = chosen[static_cast<std::size_t>(dim.factors[i])];
+        if (!full && !own.empty()) {
+          own.clear();
+          changed = true;
         }
+        std::int64_t left = links.factor(link, dim.factors[i]).extent;
+        for (std::uint8_t axis : own) left /= mesh.axis_size(axis);
+        full = full && left <= 1;
       }
-      sent -= window.read_by(chunk_of(rows_, count_, device)).within(own).size();
     }
-    return sent;
   }
-
-  /// Of the device that sends most. What a device sends grows and shrinks linearly along the devices, from one border
-  /// of a chunk that meets another to the next, so that not all of many have to be looked at.
-  constexpr std::int64_t most_sent() const {
-    std::int64_t most = 0;
-    const auto look_at = [&](std::int64_t device) {
-      if (device < 0 || device >= count_) return;
-      const std::int64_t sent = sent_by(device);
-      most = sent > most ? sent : most;
-    };
-    bool all = count_ <= few;
-    for (const HaloWindow& window : windows_) all = all || !window.reads_once();
-    for (std::int64_t device = 0; all && device < count_; ++device) look_at(device);
-    for (const HaloWindow& window : windows_) {
-      if (all) break;
-      const std::int64_t chunk = rows_of_chunk(window.extent, count_);
-      const std::int64_t read = rows_of_chunk(rows_, count_) * window.stride;
-      const Line lines[] = {
-          {chunk, 0}, {chunk, chunk},    {read, window.first}, {read, window.first + read},
-          {0, 0},     {0, window.first}, {0, window.extent},   {0, (rows_ - 1) * window.stride + window.last}};
-      for (const Line& a : lines)
-        for (const Line& b : lines) {
-          if (a.slope <= b.slope) continue;
-          const std::int64_t device = (b.at_zero - a.at_zero) / (a.slope - b.slope);
-          for (std::int64_t near = device - 1; near <= device + 1; ++near) look_at(near);
-        }
-      look_at(0);
-      look_at(count_ - 1);
-    }
-    return most;
-  }
-
- private:
-  static constexpr std::int64_t few = 64;
-  /// Where a border of a device's rows lies.
-  struct Line {
-    std::int64_t slope, at_zero;
-  };
-  std::int64_t rows_, count_;
-  Growable<HaloWindow> windows_;
-
-  /// The first device whose chunk of the result reads past the beginning of some rows.
-  constexpr std::int64_t first_reader(const HaloWindow& window, const IndexRange& rows) const {
-    const std::int64_t step = rows_of_chunk(rows_, count_) * window.stride;
-    const std::int64_t reads_past = rows.begin - window.last;
-    return step == 0 ? count_ : reads_past < step ? 0 : reads_past / step - 1;
-  }
-};
-
-namespace detail {
-
-constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std::int64_t bytes, const char* why) {
-  CollectiveInfo sent;
-  sent.kind = Collective::permute;
-  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
-  sent.dtype = node.dtype;
-  sent.payload_bytes = sent.wire_bytes = bytes;
-  sent.source = node.source;
-  sent.why = why;
-  return sent;
+  return chosen;
 }
 
-}  // namespace detail
-
-/// Bytes of the rows that a device sends when a node moves rows along a dim that its operands and its result, `made`,
-/// are split along in the same way: of the device that sends most.
-constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
-  const int dim = dim_of(c.node());
-  const OpRow& row = row_of(c.node());
-  const Shape& result = c.shapes[c.id];
-  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
-  for (int i = 0; i < c.node().arity; ++i) {
-    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
-    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
-    const std::int64_t offset = row.offset(c, i);
-    halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
+/// The sharding of operand `i` of a link when the factors have these axes. Of a result, axes of factors that it was
+/// summed over are left to `unreduced_axes`.
+constexpr Sharding sharding_of(const Links& links, const Link& link, int i, const FactorAxes& factors, int rank,
+                               const Mesh& mesh) {
+  Sharding sharding = replicated(rank);
+  const LinkOperand& operand = links.operand(link, i);
+  for (int d = 0; d < operand.dim_count; ++d) {
+    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
+    sharding.dims[static_cast<int>(dim.dim)] =
+        join_axes(links, link, dim, mesh, [&](int factor) { return factors[static_cast<std::size_t>(factor)]; });
   }
-  Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
-  slab[static_cast<std::size_t>(dim)] = 1;
-  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
-                         "bytes of a halo", c.node().source);
+  return sharding;
 }
 
-/// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
-/// borders of shards. Nothing where that dim is whole. `made` is how the result lies.
-constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
-  Growable<CollectiveInfo> sent;
-  const Node& node = c.node();
-  const bool moves = row_of(node).offset != nullptr;
-  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
-  const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
-  if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
-  return sent;
+/// Factors behind the dims of operand `i`, one bit each.
+constexpr std::uint32_t factors_of(const Links& links, const Link& link, int i) {
+  std::uint32_t present = 0;
+  const LinkOperand& operand = links.operand(link, i);
+  for (int d = 0; d < operand.dim_count; ++d) {
+    const LinkDim& dim = links.dims[static_cast<std::size_t>(operand.first_dim + d)];
+    for (int k = 0; k < dim.count; ++k) present |= 1u << dim.factors[k];
+  }
+  return present;
+}
+
+/// Axes of factors that operand `i` lacks.
+constexpr std::uint16_t lacking_axes(const Links& links, const Link& link, int i, const FactorAxes& factors) {
+  const std::uint32_t present = factors_of(links, link, i);
+  std::uint16_t axes = 0;
+  for (std::size_t f = 0; f < factors.size(); ++f)
+    if (!(present >> f & 1u))
+      for (std::uint8_t axis : factors[f]) axes = static_cast<std::uint16_t>(axes | 1u << axis);
+  return axes;
+}
+
+/// Which parts of result `i` there are: none of a device whose share of a factor that the result lacks is empty.
+constexpr PartList lacking_parts(const Links& links, const Link& link, int i, const FactorAxes& factors,
+                                 const Mesh& mesh) {
+  const std::uint32_t present = factors_of(links, link, i);
+  PartList parts;
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    const LinkFactor& factor = links.factor(link, static_cast<int>(f));
+    if ((present >> f & 1u) || factors[f].empty() || factor.compound) continue;
+    std::int64_t count = 1;
+    for (std::uint8_t axis : factors[f]) count *= mesh.axis_size(axis);
+    const std::int64_t chunk = factor.extent / count + (factor.extent % count != 0);
+    const std::int64_t used = chunk == 0 ? 1 : factor.extent / chunk + (factor.extent % chunk != 0);
+    if (used < count && parts.entries.size() < parts.entries.capacity())
+      parts.entries.push_back({factors[f], static_cast<std::int32_t>(used)});
+  }
+  return parts;
+}
+
+constexpr std::uint16_t axes_of(const FactorAxes& factors) {
+  std::uint16_t mask = 0;
+  for (const AxisList& list : factors)
+    for (std::uint8_t axis : list) mask = static_cast<std::uint16_t>(mask | 1u << axis);
+  return mask;
 }
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/partition/linear.hpp
+// ---- tessera/partition/propagation/linear.hpp
 
-#ifndef TESSERA_PARTITION_LINEAR_HPP
-#define TESSERA_PARTITION_LINEAR_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_LINEAR_HPP
+#define TESSERA_PARTITION_PROPAGATION_LINEAR_HPP
 
 namespace tessera {
 
@@ -22342,10 +22045,178 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
 
 #endif
 
-// ---- tessera/partition/flow.hpp
+// ---- tessera/partition/reshard/halo.hpp
 
-#ifndef TESSERA_PARTITION_FLOW_HPP
-#define TESSERA_PARTITION_FLOW_HPP
+#ifndef TESSERA_PARTITION_RESHARD_HALO_HPP
+#define TESSERA_PARTITION_RESHARD_HALO_HPP
+
+namespace tessera {
+
+/// Rows of a dim: begin <= row < end.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+
+  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
+  constexpr IndexRange within(const IndexRange& other) const {
+    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+  }
+};
+
+/// How many rows each of `count` devices holds of a dim, those at its end aside.
+constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
+  return extent / count + (extent % count != 0);
+}
+constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
+  const std::int64_t rows = rows_of_chunk(extent, count);
+  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
+}
+
+/// Which rows of an operand a result is made from: row i reads rows [first, last) + i * stride, those that there are.
+/// A slice reads [start, start + 1), padding and a join read before the operand's first row and past its last; a
+/// convolution reads [-padding, -padding + window), a left halo of `padding` rows and the others on the right.
+struct HaloWindow {
+  std::int64_t extent = 0;  ///< of the operand
+  std::int64_t first = 0, last = 1;
+  std::int64_t stride = 1;
+
+  /// Rows in between, which a stride above the window skips, are read as well.
+  constexpr IndexRange read_by(const IndexRange& rows) const {
+    if (rows.size() == 0) return {};
+    return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
+  }
+  /// Whether no row is read twice, and none is skipped.
+  constexpr bool reads_once() const { return last - first == stride; }
+};
+
+/// What devices send each other when operand and result are split among the same `count` devices, in chunks of their
+/// own: each sends rows of its chunk to all devices whose chunk of the result is made from them.
+class Halo {
+ public:
+  /// `rows`: of the result.
+  constexpr Halo(std::int64_t rows, std::int64_t count) : rows_(rows), count_(count) {}
+  constexpr void read(const HaloWindow& window) { windows_.push_back(window); }
+
+  /// Rows that a device sends, those of all operands together.
+  constexpr std::int64_t sent_by(std::int64_t device) const {
+    std::int64_t sent = 0;
+    for (const HaloWindow& window : windows_) {
+      const IndexRange own = chunk_of(window.extent, count_, device);
+      if (window.reads_once()) {
+        sent += window.read_by({0, rows_}).within(own).size();
+      } else {
+        for (std::int64_t to = first_reader(window, own); to < count_; ++to) {
+          const IndexRange rows = chunk_of(rows_, count_, to), read = window.read_by(rows);
+          if (rows.size() == 0 || read.begin >= own.end) break;
+          sent += read.within(own).size();
+        }
+      }
+      sent -= window.read_by(chunk_of(rows_, count_, device)).within(own).size();
+    }
+    return sent;
+  }
+
+  /// Of the device that sends most. What a device sends grows and shrinks linearly along the devices, from one border
+  /// of a chunk that meets another to the next, so that not all of many have to be looked at.
+  constexpr std::int64_t most_sent() const {
+    std::int64_t most = 0;
+    const auto look_at = [&](std::int64_t device) {
+      if (device < 0 || device >= count_) return;
+      const std::int64_t sent = sent_by(device);
+      most = sent > most ? sent : most;
+    };
+    bool all = count_ <= few;
+    for (const HaloWindow& window : windows_) all = all || !window.reads_once();
+    for (std::int64_t device = 0; all && device < count_; ++device) look_at(device);
+    for (const HaloWindow& window : windows_) {
+      if (all) break;
+      const std::int64_t chunk = rows_of_chunk(window.extent, count_);
+      const std::int64_t read = rows_of_chunk(rows_, count_) * window.stride;
+      const Line lines[] = {
+          {chunk, 0}, {chunk, chunk},    {read, window.first}, {read, window.first + read},
+          {0, 0},     {0, window.first}, {0, window.extent},   {0, (rows_ - 1) * window.stride + window.last}};
+      for (const Line& a : lines)
+        for (const Line& b : lines) {
+          if (a.slope <= b.slope) continue;
+          const std::int64_t device = (b.at_zero - a.at_zero) / (a.slope - b.slope);
+          for (std::int64_t near = device - 1; near <= device + 1; ++near) look_at(near);
+        }
+      look_at(0);
+      look_at(count_ - 1);
+    }
+    return most;
+  }
+
+ private:
+  static constexpr std::int64_t few = 64;
+  /// The row at which the rows of a device begin or end.
+  struct Line {
+    std::int64_t slope, at_zero;
+  };
+  std::int64_t rows_, count_;
+  Growable<HaloWindow> windows_;
+
+  /// The first device whose chunk of the result reads past the beginning of some rows.
+  constexpr std::int64_t first_reader(const HaloWindow& window, const IndexRange& rows) const {
+    const std::int64_t step = rows_of_chunk(rows_, count_) * window.stride;
+    const std::int64_t reads_past = rows.begin - window.last;
+    return step == 0 ? count_ : reads_past < step ? 0 : reads_past / step - 1;
+  }
+};
+
+namespace detail {
+
+constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std::int64_t bytes, const char* why) {
+  CollectiveInfo sent;
+  sent.kind = Collective::permute;
+  for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
+  sent.dtype = node.dtype;
+  sent.payload_bytes = sent.wire_bytes = bytes;
+  sent.source = node.source;
+  sent.why = why;
+  return sent;
+}
+
+}  // namespace detail
+
+/// Bytes of the rows that a device sends when a node moves rows along a dim that its operands and its result, `made`,
+/// are split along in the same way: of the device that sends most.
+constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  const int dim = dim_of(c.node());
+  const OpRow& row = row_of(c.node());
+  const Shape& result = c.shapes[c.id];
+  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
+  for (int i = 0; i < c.node().arity; ++i) {
+    if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
+    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
+    const std::int64_t offset = row.offset(c, i);
+    halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
+  }
+  Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
+  slab[static_cast<std::size_t>(dim)] = 1;
+  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+                         "bytes of a halo", c.node().source);
+}
+
+/// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
+/// borders of shards. Nothing where that dim is whole. `made` is the sharding of the result.
+constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  Growable<CollectiveInfo> sent;
+  const Node& node = c.node();
+  const bool moves = row_of(node).offset != nullptr;
+  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
+  const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
+  if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
+  return sent;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/propagation/flow.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_FLOW_HPP
+#define TESSERA_PARTITION_PROPAGATION_FLOW_HPP
 
 namespace tessera {
 
@@ -22580,8 +22451,8 @@ class Flow {
       if (takes_over[at(o)]) parts[at(units_.output(u, o).node)].join(*common);
   }
 
-  /// A sum of numbers takes them however they are partial, and is reduced once: a number counts where the axes that it
-  /// is not partial over are 0.
+  /// A sum of rank-0 tensors takes operands that are partial over different axes, and is reduced once: an operand that
+  /// is replicated over an axis is added on the devices with coordinate 0.
   constexpr bool pass_numbers(int u, unsigned used) {
     const Unit& unit = units_[u];
     if (unit.rank != 0 || used != 0) return false;
@@ -22693,10 +22564,50 @@ class Flow {
 
 #endif
 
-// ---- tessera/partition/place_values.hpp
+// ---- tessera/partition/propagation/unasked_reshards.hpp
 
-#ifndef TESSERA_PARTITION_PLACE_VALUES_HPP
-#define TESSERA_PARTITION_PLACE_VALUES_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
+#define TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
+                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
+                                      const Mesh& mesh) {
+  const Node& made = graph[node];
+  const std::string by = made.source.text(), at = collective.source.text();
+  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
+       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
+       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
+       at.empty() ? "" : " for its use at ", at);
+}
+
+}  // namespace detail
+
+/// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
+/// sharding, how it is wanted, and the lines.
+inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+    for (const PlanStep& step : plan.graphs[g].steps)
+      for (const CollectiveInfo& collective : step.collectives) {
+        if (collective.asked || step.kind != StepKind::reshard) continue;
+        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
+        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
+        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
+                             plan.mesh);
+      }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/reshard/place_values.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_PLACE_VALUES_HPP
+#define TESSERA_PARTITION_RESHARD_PLACE_VALUES_HPP
 
 namespace tessera {
 
@@ -22722,7 +22633,7 @@ constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const Plan
 
 }  // namespace detail
 
-/// Finds when each value of a graph is needed, and where intermediates lie in the arena. `plans` has those of the
+/// Finds when each value of a graph is needed, and the offsets of intermediates in the arena. `plans` has those of the
 /// bodies.
 constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
@@ -22778,33 +22689,10 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
 
 #endif
 
-// ---- tessera/partition/plan_options.hpp
+// ---- tessera/partition/reshard/step_collectives.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_OPTIONS_HPP
-#define TESSERA_PARTITION_PLAN_OPTIONS_HPP
-
-namespace tessera {
-
-/// What a caller asks of a plan.
-struct PlanOptions {
-  const OutputRequest* outputs = nullptr;  ///< by output of the program; null: outputs lie as they are made
-  bool forbid_unasked_reshards = false;    ///< a reshard that nobody asked for is an error (`policy`)
-  /// Mesh axes over which results lie as their operands do, see explicit_shardings. Others are automatic.
-  InlineVector<Name, max_axes> explicit_axes = {};
-  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
-  /// no partial value is ever added up. See docs/spmd.md for what it costs.
-  bool deterministic = false;
-  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/step_collectives.hpp
-
-#ifndef TESSERA_PARTITION_STEP_COLLECTIVES_HPP
-#define TESSERA_PARTITION_STEP_COLLECTIVES_HPP
+#ifndef TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
+#define TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
 
 namespace tessera::detail {
 
@@ -22834,7 +22722,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
 }
 
 /// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
-/// Each then knows what the chunks before its own add up to. `made` is how the result lies.
+/// Each then knows what the chunks before its own add up to. `made` is the sharding of the result.
 constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
                                PlanStep& step) {
   CollectiveInfo sent;
@@ -22856,166 +22744,10 @@ constexpr void add_scan_totals(const Node& node, const Shape& shape, const Shard
 
 #endif
 
-// ---- tessera/partition/unasked_reshards.hpp
+// ---- tessera/partition/reshard/views.hpp
 
-#ifndef TESSERA_PARTITION_UNASKED_RESHARDS_HPP
-#define TESSERA_PARTITION_UNASKED_RESHARDS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
-                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
-                                      const Mesh& mesh) {
-  const Node& made = graph[node];
-  const std::string by = made.source.text(), at = collective.source.text();
-  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
-       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
-       at.empty() ? "" : " for its use at ", at);
-}
-
-}  // namespace detail
-
-/// Throws for the first reshard of a plan that nobody asked for. Errors: `policy`, which names the value, how it lies,
-/// how it is wanted, and the lines.
-inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
-  for (std::size_t g = 0; g < plan.graphs.size(); ++g)
-    for (const PlanStep& step : plan.graphs[g].steps)
-      for (const CollectiveInfo& collective : step.collectives) {
-        if (collective.asked || step.kind != StepKind::reshard) continue;
-        const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
-        const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
-        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
-                             plan.mesh);
-      }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/unit_flops.hpp
-
-#ifndef TESSERA_PARTITION_UNIT_FLOPS_HPP
-#define TESSERA_PARTITION_UNIT_FLOPS_HPP
-
-namespace tessera {
-
-/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
-constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
-                                  const GraphShapes& found) {
-  const Unit& unit = units[u];
-  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
-  if (unit.kind == UnitKind::fused) {
-    std::int64_t total = 0;
-    for (int m = 0; m < unit.member_count; ++m) {
-      const int id = units.members[unit.first_member + m];
-      const OpRow& row = row_of(graph[id]);
-      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
-    }
-    return total;
-  }
-  if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f)
-      if (links.factor(link, f).extent == 0) total = 0;
-    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
-    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
-  }
-  if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
-    using namespace ops::attention_factor;
-    const std::int64_t scores =
-        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
-    const bool backward = graph[unit.root].op == Op::attention_grad;
-    const std::int64_t each =
-        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
-  }
-  // A scatter works on the rows that it reads, not on the table that it fills.
-  const OpRow& row = row_of(graph[unit.root]);
-  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
-  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/value_bytes.hpp
-
-#ifndef TESSERA_PARTITION_VALUE_BYTES_HPP
-#define TESSERA_PARTITION_VALUE_BYTES_HPP
-
-namespace tessera::detail {
-
-/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of
-/// the parts that there are.
-constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
-                                      const PartList& parts = {}) {
-  if (!parts.entries.empty())
-    return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
-                           parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
-  const auto bytes = [&](const Shape& extents) {
-    return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
-  };
-  // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
-  // many, whatever lies along the other dims.
-  Shape local = local_extents(global, sharding, mesh);
-  const Shape whole = local;
-  Shape count(local.size(), 1), shorter(local.size(), 0);
-  unsigned uneven = 0;
-  for (std::size_t d = 0; d < local.size(); ++d) {
-    if (sharding.dims[d].empty() || whole[d] == 0) continue;
-    const std::int64_t shards = shard_count(sharding, mesh, static_cast<int>(d));
-    count[d] = global[d] / whole[d];
-    shorter[d] = count[d] < shards ? global[d] % whole[d] : 0;
-    if (shorter[d] > 0) uneven |= 1u << d;
-  }
-  std::int64_t total = 0;
-  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: the shorter one along dim d
-    std::int64_t alike = devices_on(mesh, sharding.unreduced);
-    for (std::size_t d = 0; d < local.size(); ++d) {
-      const bool is_shorter = (kinds >> d & 1) != 0;
-      local[d] = is_shorter ? shorter[d] : whole[d];
-      if (!is_shorter) alike *= count[d];
-    }
-    total += alike * bytes(local);
-    if (kinds == 0) return total;
-  }
-}
-
-/// Bytes that a step reads or writes of a value: those of its elements, once for each part.
-constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
-  if (value.role == ValueRole::host) return 0;
-  return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
-                         value.parts.count(mesh, devices_on(mesh, value.sharding.unreduced)),
-                         "bytes of partial values");
-}
-
-/// Dims that were split only to be stored are gathered because the user said so.
-constexpr bool was_stored(const Sharding& from, const Sharding& to) {
-  bool stored = false;
-  for (int d = 0; d < from.rank; ++d) {
-    if (is_prefix(from.dims[d], to.dims[d])) continue;
-    if (from.priority[d] == 0) return false;
-    stored = true;
-  }
-  return stored;
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/partition/views.hpp
-
-#ifndef TESSERA_PARTITION_VIEWS_HPP
-#define TESSERA_PARTITION_VIEWS_HPP
+#ifndef TESSERA_PARTITION_RESHARD_VIEWS_HPP
+#define TESSERA_PARTITION_RESHARD_VIEWS_HPP
 
 namespace tessera {
 
@@ -23027,7 +22759,7 @@ constexpr Shape row_major_strides(const Shape& extents) {
 }
 
 /// Strides of a rearranged shard over the same memory. `extents` are those of the factors on the shard. Returns false
-/// where dims are merged that don't lie one behind the other: the elements have to be copied then.
+/// where dims are merged that are not contiguous: the elements have to be copied then.
 constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, const Shape& strides, int out_rank,
                                   Shape& out) {
   Shape of_factor(static_cast<std::size_t>(factors.count), 0);
@@ -23051,8 +22783,8 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
-/// How the operand of windows lies under windows that lie so; false where these are split along a dim that the operand
-/// lacks.
+/// The strides of the operand of windows, given the strides of the windows; false where these are split along a dim
+/// that the operand lacks.
 constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
   const int dim = dim_of(node);
   if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
@@ -23065,10 +22797,10 @@ constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding
 
 #endif
 
-// ---- tessera/partition/graph_planner.hpp
+// ---- tessera/partition/plan/graph_planner.hpp
 
-#ifndef TESSERA_PARTITION_GRAPH_PLANNER_HPP
-#define TESSERA_PARTITION_GRAPH_PLANNER_HPP
+#ifndef TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#define TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
 
 namespace tessera {
 
@@ -23184,7 +22916,7 @@ class GraphPlanner {
     return v;
   }
 
-  /// The sharding that a result of the graph has to have; false when it lies as it is made.
+  /// The sharding that a result of the graph has to have; false when it keeps the sharding of the unit that makes it.
   constexpr bool requested(int node, Sharding& sharding) const {
     const int k = required_[size(node)];
     if (k < 0 || requests_ == nullptr || !requests_[k].given) return false;
@@ -23197,7 +22929,7 @@ class GraphPlanner {
     Sharding wanted = final_sharding(node);
     return lies_alike(wanted, sharding) ? ValueRole::output : ValueRole::intermediate;
   }
-  /// How a result lies in the end: as requested, or as it is made, partial values reduced.
+  /// The sharding of a result in the end: as requested, or that of the unit that makes it, partial values reduced.
   constexpr Sharding final_sharding(int node) const {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
@@ -23323,7 +23055,7 @@ class GraphPlanner {
       const std::int64_t extent = solver_.links[size(g_)].factor(link(u), f).extent;
       local.push_back(extent / count + (extent % count != 0));
     }
-    if (stacked) {  // layers lie apart: they stay a dim of their own
+    if (stacked) {  // layers are not contiguous: they stay a dim of their own
       int of_layers = 0;
       for (int f = 0; f < factors.count; ++f) of_layers += factors.in_dim[f] == 0 || factors.out_dim[f] == 0;
       if (factors.count == 0 || of_layers != 1 || factors.in_dim[0] != 0 || factors.order[0] != 0 ||
@@ -23542,10 +23274,282 @@ class GraphPlanner {
 
 #endif
 
-// ---- tessera/partition/make_plan.hpp
+// ---- tessera/partition/propagation/explicit_axes.hpp
 
-#ifndef TESSERA_PARTITION_MAKE_PLAN_HPP
-#define TESSERA_PARTITION_MAKE_PLAN_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_EXPLICIT_AXES_HPP
+#define TESSERA_PARTITION_PROPAGATION_EXPLICIT_AXES_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Finds the sharding of each result over the explicit axes from its operands alone, node by node.
+class ExplicitAxes {
+ public:
+  Growable<ExplicitShardings> found;  ///< by graph
+
+  constexpr ExplicitAxes(const ProgramView& program, const PlannedMesh& mesh, const Growable<GraphShapes>& shapes,
+                         unsigned axes, CutSearch& search)
+      : program_(program), planned_(mesh), mesh_(mesh.refined), shapes_(shapes), axes_(axes), search_(search) {
+    found.resize(static_cast<std::size_t>(program.graph_count));
+  }
+
+  /// What gradients add is checked and ruled by nobody: it follows the values.
+  constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
+    const GraphView graph = program_.graphs[g];
+    Growable<Sharding> of;
+    Growable<std::uint8_t> given;
+    of.reserve(static_cast<std::size_t>(graph.size));
+    given.reserve(static_cast<std::size_t>(graph.size));
+    for (int id = 0; id < graph.size; ++id) {
+      const Node& node = graph[id];
+      Sharding made = replicated(node.rank);
+      if (node.op == Op::argument)
+        made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
+      else if (node.op == Op::constraint)
+        made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
+      else if (node.op == Op::alike)
+        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
+      else if (node.op == Op::repeat)
+        enter(graph, id, of, derived);
+      else if (node.op == Op::project)
+        made = projected(graph, id, of);
+      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
+        made = result(g, graph, id, of);
+      of.push_back(made);
+      given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
+    }
+    if (!derived) found[static_cast<std::size_t>(g)] = {axes_, of, given};
+    outputs_.resize(outputs_.size() > static_cast<std::size_t>(g) ? outputs_.size() : static_cast<std::size_t>(g) + 1);
+    for (int k = 0; k < graph.output_count; ++k)
+      outputs_[static_cast<std::size_t>(g)].push_back(of[static_cast<std::size_t>(graph.outputs[k])]);
+  }
+
+ private:
+  ProgramView program_;
+  const PlannedMesh& planned_;
+  const Mesh& mesh_;
+  const Growable<GraphShapes>& shapes_;
+  unsigned axes_;
+  CutSearch& search_;
+  Growable<Growable<Sharding>> outputs_;  // by body
+
+  constexpr Sharding explicit_part(const Sharding& sharding) const {
+    Sharding part = replicated(sharding.rank);
+    for (int d = 0; d < sharding.rank; ++d) {
+      if (sharding.priority[d] > 0) continue;  // gathered where it is used
+      for (std::uint8_t axis : sharding.dims[d])
+        if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
+    }
+    return part;
+  }
+
+  /// As a constraint says; over axes that it is not about, as its operand.
+  constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
+    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
+    if (node.labels[2] == 0) return made;
+    unsigned about = made.used_axes();
+    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+      for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
+    for (int d = 0; d < made.rank; ++d)
+      for (std::uint8_t axis : operand.dims[d])
+        if (!(about >> axis & 1u) && made.dims[d].size() < AxisList::capacity()) made.dims[d].push_back(axis);
+    return made;
+  }
+
+  /// The constraint that is the only reader of a node and says its sharding, its out_sharding; -1 where there is
+  /// none, -2 where there are several.
+  static constexpr int out_sharding(const GraphView& graph, int id) {
+    int readers = 0, constraints = 0, found = -1;
+    for (int user = id + 1; user < graph.size; ++user)
+      for (int i = 0; i < graph[user].arity; ++i) {
+        if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
+        ++readers;
+        if (graph[user].op != Op::constraint) continue;
+        ++constraints;
+        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
+      }
+    for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
+    return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
+  }
+  /// Whether the rules say the sharding of a node. Values without operands are sharded as their readers need them.
+  static constexpr bool is_ruled(const GraphView& graph, int id) {
+    const Op op = graph[id].op;
+    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
+    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
+  }
+
+  [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
+                                                    const std::string& why, const Sharding& suggestion) const {
+    std::string operands;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || graph[x].rank == 0) continue;
+      const auto at = static_cast<std::size_t>(x);
+      operands +=
+          concat_text(operands.empty() ? "" : " x ",
+                      shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
+    }
+    const std::string at = graph[id].source.text();
+    fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
+         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         spec_of(suggestion, mesh_).text(), ")");
+  }
+
+  constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
+    Sharding made = replicated(node.rank);
+    if (row.sharding == nullptr) return made;
+    FactorRule rule;
+    rule.operands.reserve(node.arity);
+    row.sharding(graph, id, rule);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
+    const Shape extents = node.op == Op::rearrange
+                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+                              : Shape{};
+    Growable<AxisList> axes(rule.kinds.size());
+    int problem = -1;
+    const char* why = "";
+    const auto object = [&](const char* text) {
+      if (problem < 0) why = text;
+      problem = id;
+    };
+    for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
+      const int x = graph.operand(id, i);
+      if (x < 0 || has_operand(row.shape_only, i)) continue;
+      const Sharding& own = of[static_cast<std::size_t>(x)];
+      for (int d = 0; d < own.rank; ++d) {
+        if (own.dims[d].empty()) continue;
+        const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
+        if (factors.empty()) continue;
+        const auto f = static_cast<std::size_t>(factors[0]);
+        if (factors.size() > 1) {
+          if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
+            object("a dim that is split or merged does not keep its axes");
+          continue;
+        }
+        if (rule.kinds[f] == FactorKind::replicate) {
+          object("a dim that the operation takes whole is split");
+          continue;
+        }
+        // One operand of a product is gathered where the other has all of a summed dim.
+        const bool met = !axes[f].empty();
+        if (!met)
+          axes[f] = own.dims[d];
+        else if (!(axes[f] == own.dims[d]))
+          object("dims that meet are split in two ways");
+        if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
+            (met || row.kind != OpKind::contraction))
+          object("a summed dim is split, so the result would be partial or reduced");
+      }
+    }
+    unsigned used = 0;
+    for (int d = 0; d < node.rank; ++d) {
+      const auto& factors = rule.result.dims[d];
+      if (factors.empty()) continue;
+      bool whole = true;  // the major ones before are split as far as they go
+      for (std::size_t k = 0; k < factors.size(); ++k) {
+        const auto f = static_cast<std::size_t>(factors[k]);
+        const AxisList& own = axes[f];
+        if (!whole && !own.empty()) {
+          object("a dim that is split is not the major one of those merged");
+          continue;
+        }
+        whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
+        for (std::uint8_t axis : own) {
+          if (used >> axis & 1u) {
+            object("two dims of the result would be split by one axis");
+            continue;
+          }
+          used |= 1u << axis;
+          made.dims[d].push_back(axis);
+        }
+      }
+    }
+    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
+    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
+    return made;
+  }
+  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
+  /// on each device, and then the next does. False where they don't divide a part.
+  template <class Factors>
+  constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
+                               Growable<AxisList>& axes) const {
+    std::size_t next = 0;
+    for (const std::int8_t factor : factors) {
+      const auto f = static_cast<std::size_t>(factor);
+      AxisList own;
+      std::int64_t left = extents[f];
+      for (; next < list.size() && left > 1; ++next) {
+        if (left % mesh_.axis_size(list[next]) != 0) return false;
+        left /= mesh_.axis_size(list[next]);
+        own.push_back(list[next]);
+      }
+      axes[f] = own;
+    }
+    return next == list.size();
+  }
+  /// Whether they do on a mesh with more cuts, which all is checked on anew.
+  template <class Factors>
+  constexpr bool cut(const AxisList& list, const Factors& factors, const Shape& extents) const {
+    return search_.cut_all(list, static_cast<int>(factors.size()), [&](int k) {
+      return extents[static_cast<std::size_t>(factors[static_cast<std::size_t>(k)])];
+    });
+  }
+  constexpr const Growable<Shape>& shapes(int g) const { return shapes_[static_cast<std::size_t>(g)].shapes; }
+  constexpr const Growable<HostNumber>& numbers(int g) const { return shapes_[static_cast<std::size_t>(g)].numbers; }
+  constexpr std::int64_t devices_of(const AxisList& list) const {
+    std::int64_t n = 1;
+    for (std::uint8_t axis : list) n *= mesh_.axis_size(axis);
+    return n;
+  }
+
+  constexpr void enter(const GraphView& graph, int id, const Growable<Sharding>& of, bool derived) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    Growable<Sharding> inside;
+    for (int i = 0; i < graph[id].arity; ++i) {
+      const Sharding& own = of[static_cast<std::size_t>(graph.operand(id, i))];
+      inside.push_back(repeat.is_stacked(i) ? without_layers(own) : own);
+    }
+    if (outputs_.size() > static_cast<std::size_t>(graph[id].index()))
+      outputs_[static_cast<std::size_t>(graph[id].index())].clear();
+    check(graph[id].index(), inside, derived || graph[id].derived);
+  }
+  constexpr Sharding projected(const GraphView& graph, int id, const Growable<Sharding>& of) const {
+    const Node& repeat = graph.operand_node(id, 0);
+    const int k = output_of(graph[id]), carried = Repeat::of(repeat).carried;
+    if (k < carried) return of[static_cast<std::size_t>(graph.operand(graph.operand(id, 0), k))];
+    return with_layers(outputs_[static_cast<std::size_t>(repeat.index())][static_cast<std::size_t>(k)]);
+  }
+};
+
+}  // namespace detail
+
+/// The shardings of the values of a program over explicit mesh axes: over these a result takes the axes of its
+/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
+/// says its sharding. What gradients add follows the values, and is not checked. By graph; where `search`
+/// finds axes to cut, these are not yet the rules. Errors:
+/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
+/// axes ("sharding in types") in JAX.
+constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const PlannedMesh& mesh,
+                                                         const Growable<GraphShapes>& shapes,
+                                                         const Growable<Sharding>& arguments, unsigned axes,
+                                                         detail::CutSearch& search) {
+  detail::ExplicitAxes rules(program, mesh, shapes, axes, search);
+  rules.check(0, arguments);
+  return rules.found;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/partition/plan/make_plan.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_MAKE_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_MAKE_PLAN_HPP
 
 namespace tessera {
 
@@ -23581,7 +23585,7 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
 }  // namespace detail
 
 /// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
-/// `arguments` says of each argument how it lies, or which number it is.
+/// `arguments` has the sharding of each argument that is a tensor, and the value of each that is a number.
 ///
 /// Errors: those of the rows for shapes that don't fit, `structure` for stacks of different depths, `unsupported` for a
 /// Stack whose layers are split among devices, `policy` for what the options forbid.
@@ -23649,10 +23653,10 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
 
 #endif
 
-// ---- tessera/partition/static_plan.hpp
+// ---- tessera/partition/plan/static_plan.hpp
 
-#ifndef TESSERA_PARTITION_STATIC_PLAN_HPP
-#define TESSERA_PARTITION_STATIC_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
 
 namespace tessera {
 
@@ -23868,10 +23872,10 @@ constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, L
 
 #endif
 
-// ---- tessera/partition/verify_plan.hpp
+// ---- tessera/partition/plan/verify_plan.hpp
 
-#ifndef TESSERA_PARTITION_VERIFY_PLAN_HPP
-#define TESSERA_PARTITION_VERIFY_PLAN_HPP
+#ifndef TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
 
 namespace tessera {
 
@@ -24343,10 +24347,10 @@ template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTens
 
 #endif
 
-// ---- tessera/partition/least_cost_path.hpp
+// ---- tessera/partition/reshard/least_cost_path.hpp
 
-#ifndef TESSERA_PARTITION_LEAST_COST_PATH_HPP
-#define TESSERA_PARTITION_LEAST_COST_PATH_HPP
+#ifndef TESSERA_PARTITION_RESHARD_LEAST_COST_PATH_HPP
+#define TESSERA_PARTITION_RESHARD_LEAST_COST_PATH_HPP
 
 namespace tessera {
 
@@ -24613,7 +24617,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 
-/// All of a tensor on every device of its mesh. Communication: all-gathers, unless it lies that way.
+/// All of a tensor on every device of its mesh. Communication: all-gathers, unless it is replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
                                    std::source_location at = std::source_location::current()) {
@@ -24631,8 +24635,8 @@ ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
 
 namespace tessera {
 
-/// Lays a tensor out, in place, and returns it. Nothing happens when it lies that way. A tensor that is replicated may
-/// be laid out in any way, on any mesh; one that is split has to be cleared first, or is given to ts::reshard.
+/// Shards a tensor, in place, and returns it. Nothing happens when it has that sharding. A tensor that is replicated
+/// may be laid out in any way, on any mesh; one that is split has to be cleared first, or is given to ts::reshard.
 /// Errors: `annotation` for a tensor that is split in another way; those of `resolve`.
 /// Communication: none within a mesh, as each device keeps a part of what it has.
 template <class T, int Rank>
@@ -24754,7 +24758,7 @@ ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
   std::vector<runtime::ShardRef> sources, destinations;
   for (int shard = 0; shard < storage.shard_count(); ++shard) {
     sources.push_back(runtime::shard_ref(const_cast<void*>(storage.data(shard)), storage.box(shard)));
-    // Counted from the first row of the range; what lies outside of it meets no destination.
+    // Counted from the first row of the range; rows outside of the range have no destination.
     sources.back().box.begin[0] -= range.begin;
     sources.back().box.end[0] -= range.begin;
     destinations.push_back(runtime::shard_ref(out->data(shard), out->box(shard)));
@@ -24774,7 +24778,7 @@ ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
 
 namespace tessera {
 
-/// Whether two tensors lie alike: element type, shape, mesh and sharding.
+/// Whether two tensors have the same element type, shape, mesh and sharding.
 template <class T, int Rank, class U, int OtherRank>
 bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
   const TensorStorage &a = storage_of(x), &b = storage_of(y);
@@ -24789,9 +24793,9 @@ template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Ra
   return hash_mix(hash, storage.placement().hash());
 }
 
-/// Whether two tensors have the same shape and equal elements, however they lie: a NaN equals nothing, and both zeros
-/// are equal. (`ts::equal` compares element by element, and is a tensor.)
-/// Communication: none between tensors that lie alike; otherwise y is brought to the layout of x.
+/// Whether two tensors have the same shape and equal elements, however they are sharded: a NaN equals nothing, and both
+/// zeros are equal. (`ts::equal` compares element by element, and is a tensor.) Communication: none between tensors of
+/// one sharding; otherwise y is resharded to the sharding of x.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
@@ -24811,10 +24815,10 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
 
 #endif
 
-// ---- tessera/graph/nested_call.hpp
+// ---- tessera/graph/trace/nested_call.hpp
 
-#ifndef TESSERA_GRAPH_NESTED_CALL_HPP
-#define TESSERA_GRAPH_NESTED_CALL_HPP
+#ifndef TESSERA_GRAPH_TRACE_NESTED_CALL_HPP
+#define TESSERA_GRAPH_TRACE_NESTED_CALL_HPP
 
 namespace tessera::detail {
 
@@ -24894,10 +24898,10 @@ template <class Result, class Traced> constexpr Result as_final(const Traced& tr
 
 #endif
 
-// ---- tessera/kernels/amx.hpp
+// ---- tessera/kernels/gemm/amx.hpp
 
-#ifndef TESSERA_KERNELS_AMX_HPP
-#define TESSERA_KERNELS_AMX_HPP
+#ifndef TESSERA_KERNELS_GEMM_AMX_HPP
+#define TESSERA_KERNELS_GEMM_AMX_HPP
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
@@ -24951,9 +24955,9 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A block of 32 x 32: C = F + A B, or A B where F is null; rows of F and C lie so many floats apart. Every step along
-/// k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B pair of
-/// rows after pair of rows, the two elements of a column together.
+/// A block of 32 x 32: C = F + A B, or A B where F is null; the strides of rows of F and C are in floats. Every step
+/// along k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B
+/// pair of rows after pair of rows, the two elements of a column together.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
                                                                       const float* f, std::int64_t f_row, float* c,
                                                                       std::int64_t c_row) {
@@ -24990,10 +24994,10 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
 
 #endif
 
-// ---- tessera/kernels/gemm_pack.hpp
+// ---- tessera/kernels/gemm/gemm_pack.hpp
 
-#ifndef TESSERA_KERNELS_GEMM_PACK_HPP
-#define TESSERA_KERNELS_GEMM_PACK_HPP
+#ifndef TESSERA_KERNELS_GEMM_GEMM_PACK_HPP
+#define TESSERA_KERNELS_GEMM_GEMM_PACK_HPP
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -25135,7 +25139,7 @@ template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
   for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
 }
 
-/// Fetches such a step into the second-level cache, where it waits for its turn: steps lie on pages of their own, which
+/// Fetches such a step into the second-level cache, where it waits for its turn: steps are on pages of their own, which
 /// the processor's prefetchers don't cross.
 template <class T> void fetch_lanes(const T* from, std::int64_t width) {
   constexpr std::int64_t line = 64 / sizeof(T);
@@ -25182,16 +25186,16 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/bf16_pack.hpp
+// ---- tessera/kernels/gemm/bf16_pack.hpp
 
-#ifndef TESSERA_KERNELS_BF16_PACK_HPP
-#define TESSERA_KERNELS_BF16_PACK_HPP
+#ifndef TESSERA_KERNELS_GEMM_BF16_PACK_HPP
+#define TESSERA_KERNELS_GEMM_BF16_PACK_HPP
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-// How bf16 operands come to lie for kernels: in the shape of matrix registers, or widened to float.
+// Packing of bf16 operands for kernels: in the shape of matrix registers, or widened to float.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -25260,7 +25264,7 @@ TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane,
     x[l] = l < lanes ? _mm512_maskz_loadu_epi16(mask, from + l * lane) : _mm512_setzero_si512();
 }
 
-/// The same of lanes that lie side by side: 16 pairs of 16 lanes, and as many of the next 16.
+/// The same of contiguous lanes: 16 pairs of 16 lanes, and as many of the next 16.
 TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
                                              std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
   const __mmask32 mask = first_of(lanes);
@@ -25343,10 +25347,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/gemm.hpp
+// ---- tessera/kernels/gemm/gemm.hpp
 
-#ifndef TESSERA_KERNELS_GEMM_HPP
-#define TESSERA_KERNELS_GEMM_HPP
+#ifndef TESSERA_KERNELS_GEMM_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_GEMM_HPP
 
 namespace tessera::kernels {
 
@@ -25390,10 +25394,10 @@ struct ContractionProvider {
 
 #endif
 
-// ---- tessera/kernels/gemm_tiles.hpp
+// ---- tessera/kernels/gemm/gemm_tiles.hpp
 
-#ifndef TESSERA_KERNELS_GEMM_TILES_HPP
-#define TESSERA_KERNELS_GEMM_TILES_HPP
+#ifndef TESSERA_KERNELS_GEMM_GEMM_TILES_HPP
+#define TESSERA_KERNELS_GEMM_GEMM_TILES_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -25405,8 +25409,8 @@ struct Prefetch {
   std::int64_t step = 0, count = 0;
 };
 
-/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B lie in panels: element (i, k) of A
-/// is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
+/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B are packed in panels: element (i,
+/// k) of A is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
 template <class T> struct GemmTile {
   std::int64_t depth = 0;
   const T* a = nullptr;
@@ -25424,7 +25428,7 @@ template <class T, int Bytes> struct GemmVector {
   typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
 };
 
-/// The kernels of one processor level: how they want A and B to lie, and one kernel for each of some heights.
+/// The kernels of one processor level: how A and B have to be packed, and one kernel for each of some heights.
 template <class T> struct GemmKernels {
   using Tile = void (*)(const GemmTile<T>&);
   static constexpr int most_rows = 14, most_cols = 32;
@@ -25604,10 +25608,10 @@ template <class T> using long_sum_t = std::conditional_t<std::is_same_v<T, float
 
 #endif
 
-// ---- tessera/kernels/loop_gemm.hpp
+// ---- tessera/kernels/gemm/loop_gemm.hpp
 
-#ifndef TESSERA_KERNELS_LOOP_GEMM_HPP
-#define TESSERA_KERNELS_LOOP_GEMM_HPP
+#ifndef TESSERA_KERNELS_GEMM_LOOP_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_LOOP_GEMM_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -25770,10 +25774,10 @@ template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
 
 #endif
 
-// ---- tessera/kernels/matrix_vector.hpp
+// ---- tessera/kernels/gemm/matrix_vector.hpp
 
-#ifndef TESSERA_KERNELS_MATRIX_VECTOR_HPP
-#define TESSERA_KERNELS_MATRIX_VECTOR_HPP
+#ifndef TESSERA_KERNELS_GEMM_MATRIX_VECTOR_HPP
+#define TESSERA_KERNELS_GEMM_MATRIX_VECTOR_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -25786,7 +25790,7 @@ template <class T> struct DenseOperand {
   bool row_major;
 };
 
-/// The operand as it lies when one of its dims is contiguous, and otherwise packed into scratch.
+/// The operand in place when one of its dims is contiguous, and otherwise packed into scratch.
 template <Scratch Use, class T>
 DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                               std::int64_t col_stride) {
@@ -25856,10 +25860,10 @@ template <class T> bool thin_gemm(Gemm<T> g) {
 
 #endif
 
-// ---- tessera/kernels/packed_gemm.hpp
+// ---- tessera/kernels/gemm/packed_gemm.hpp
 
-#ifndef TESSERA_KERNELS_PACKED_GEMM_HPP
-#define TESSERA_KERNELS_PACKED_GEMM_HPP
+#ifndef TESSERA_KERNELS_GEMM_PACKED_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_PACKED_GEMM_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -25874,9 +25878,9 @@ struct FinishedRows {
   }
 };
 
-/// How the right operand of a product lies once it is packed. Its rows are cut into blocks of `depth`, a block into
-/// panels of `width` columns, and a panel lies row after row. Blocks follow one another, panels too; the last panel of
-/// each block is padded to `width`.
+/// The layout of the right operand of a product once it is packed. Its rows are cut into blocks of `depth`, a block
+/// into panels of `width` columns, and a panel is stored row after row. Blocks follow one another, panels too; the last
+/// panel of each block is padded to `width`.
 struct PackedLayout {
   std::int64_t rows = 0, cols = 0;
   std::int64_t depth = 0, width = 0;
@@ -25915,7 +25919,7 @@ template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_
   return std::max(fit / width * width, 4 * width);
 }
 
-/// A block of B as tiles read it. All panels but a last, partial one may lie in the matrix itself.
+/// A block of B as tiles read it. All panels but a last, partial one may be in the matrix itself.
 template <class T> struct PanelsOfB {
   const T* first = nullptr;
   std::int64_t panel = 0, step = 0;  ///< from panel to panel, from row to row
@@ -25959,8 +25963,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       }
   };
 
-  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where it lies along k,
-  // since its lines would push each other out of the first-level cache.
+  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where A is contiguous
+  // along k, since its lines would push each other out of the first-level cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t told = 0;
   const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
@@ -26106,10 +26110,10 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
 
 #endif
 
-// ---- tessera/kernels/bf16_gemm.hpp
+// ---- tessera/kernels/gemm/bf16_gemm.hpp
 
-#ifndef TESSERA_KERNELS_BF16_GEMM_HPP
-#define TESSERA_KERNELS_BF16_GEMM_HPP
+#ifndef TESSERA_KERNELS_GEMM_BF16_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_BF16_GEMM_HPP
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -26388,10 +26392,10 @@ inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, Cpu
 
 #endif
 
-// ---- tessera/kernels/small_gemm.hpp
+// ---- tessera/kernels/gemm/small_gemm.hpp
 
-#ifndef TESSERA_KERNELS_SMALL_GEMM_HPP
-#define TESSERA_KERNELS_SMALL_GEMM_HPP
+#ifndef TESSERA_KERNELS_GEMM_SMALL_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_SMALL_GEMM_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -26448,7 +26452,7 @@ template <class T> bool is_small(const Gemm<T>& g) {
   return g.b_col == 1 && g.c_col == 1 && g.m > 1 && g.n > 1 && g.m * g.n * g.k <= most;
 }
 
-/// C (+)= alpha A B from where the operands lie, summed in the order of k. B and C have contiguous rows.
+/// C (+)= alpha A B from operands in place, summed in the order of k. B and C have contiguous rows.
 template <class T> void small_gemm(const Gemm<T>& g) {
   std::int64_t row = 0;
   for (; row + 4 <= g.m; row += 4) detail::small_rows<4>(g, row);
@@ -26459,10 +26463,10 @@ template <class T> void small_gemm(const Gemm<T>& g) {
 
 #endif
 
-// ---- tessera/kernels/contraction_provider.hpp
+// ---- tessera/kernels/gemm/contraction_provider.hpp
 
-#ifndef TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
-#define TESSERA_KERNELS_CONTRACTION_PROVIDER_HPP
+#ifndef TESSERA_KERNELS_GEMM_CONTRACTION_PROVIDER_HPP
+#define TESSERA_KERNELS_GEMM_CONTRACTION_PROVIDER_HPP
 
 namespace tessera::kernels {
 
@@ -26533,10 +26537,10 @@ template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = 
 
 #endif
 
-// ---- tessera/kernels/simd.hpp
+// ---- tessera/kernels/simd/simd.hpp
 
-#ifndef TESSERA_KERNELS_SIMD_HPP
-#define TESSERA_KERNELS_SIMD_HPP
+#ifndef TESSERA_KERNELS_SIMD_SIMD_HPP
+#define TESSERA_KERNELS_SIMD_SIMD_HPP
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -26705,7 +26709,7 @@ TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) 
 
 // ---- memory
 
-/// Reads `width` elements of T; no alignment is asked for.
+/// Reads `width` elements of T, of any alignment.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   if constexpr (std::is_same_v<T, bool>) {
     // Any non-zero byte is true, so the bytes are read as numbers.
@@ -26924,10 +26928,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/fused_rows.hpp
+// ---- tessera/kernels/fused/fused_rows.hpp
 
-#ifndef TESSERA_KERNELS_FUSED_ROWS_HPP
-#define TESSERA_KERNELS_FUSED_ROWS_HPP
+#ifndef TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
 
 // How a fused kernel walks over memory. Nothing here depends on the program, so all kernels share this code.
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -27096,10 +27100,10 @@ class WindowWalk {
 
 #endif
 
-// ---- tessera/kernels/fused_schedule.hpp
+// ---- tessera/kernels/fused/fused_schedule.hpp
 
-#ifndef TESSERA_KERNELS_FUSED_SCHEDULE_HPP
-#define TESSERA_KERNELS_FUSED_SCHEDULE_HPP
+#ifndef TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
 
 namespace tessera::kernels {
 
@@ -27316,10 +27320,10 @@ constexpr FusedSchedule make_schedule(const Fused& fused) {
 
 #endif
 
-// ---- tessera/kernels/lane_math.hpp
+// ---- tessera/kernels/simd/lane_math.hpp
 
-#ifndef TESSERA_KERNELS_LANE_MATH_HPP
-#define TESSERA_KERNELS_LANE_MATH_HPP
+#ifndef TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+#define TESSERA_KERNELS_SIMD_LANE_MATH_HPP
 
 // Elementary functions on lanes of float and double. Polynomials and rationals are near-minimax fits made for these
 // ranges; measured bounds stand in the tests. NaN propagates through all of them.
@@ -27782,10 +27786,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/lane_ops.hpp
+// ---- tessera/kernels/simd/lane_ops.hpp
 
-#ifndef TESSERA_KERNELS_LANE_OPS_HPP
-#define TESSERA_KERNELS_LANE_OPS_HPP
+#ifndef TESSERA_KERNELS_SIMD_LANE_OPS_HPP
+#define TESSERA_KERNELS_SIMD_LANE_OPS_HPP
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -27941,10 +27945,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/fused_instructions.hpp
+// ---- tessera/kernels/fused/fused_instructions.hpp
 
-#ifndef TESSERA_KERNELS_FUSED_INSTRUCTIONS_HPP
-#define TESSERA_KERNELS_FUSED_INSTRUCTIONS_HPP
+#ifndef TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
 
 // What the steps of fused kernels do: instances of a few templates over (kind, op, dtype), shared by all kernels of a
 // program, so that an instruction costs an inlined call and no instantiation of its own.
@@ -28024,7 +28028,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   const auto& a = step.a_varies ? own : shared;
   const auto& b = step.b_varies ? own : shared;
   if constexpr (O == Op::cast) {
-    // A conversion that is asked for rounds; what is merely computed as bf16 is rounded where it is stored.
+    // A cast in the program rounds here; a value that is merely computed as bf16 is rounded where it is stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
   } else if constexpr (O == Op::select) {
     const auto& c = step.c_varies ? own : shared;
@@ -28151,10 +28155,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/fused_kernel.hpp
+// ---- tessera/kernels/fused/fused_kernel.hpp
 
-#ifndef TESSERA_KERNELS_FUSED_KERNEL_HPP
-#define TESSERA_KERNELS_FUSED_KERNEL_HPP
+#ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
 
 // One fused kernel: a constexpr program turned into straight-line vector code.
 TESSERA_KERNEL_CODE_BEGIN
@@ -28295,7 +28299,7 @@ template <class P> struct FusedRun {
      ...);
   }
 
-  /// Whether the caches are passed by in this window: its results lie in place, and aligned.
+  /// Whether stores of this window bypass the caches: its results are contiguous and aligned.
   template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
     if (!call.past_caches || window.size != window.padded) return false;
     bool aligned = true;
@@ -28507,10 +28511,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/runtime/step_observer.hpp
+// ---- tessera/runtime/steps/step_observer.hpp
 
-#ifndef TESSERA_RUNTIME_STEP_OBSERVER_HPP
-#define TESSERA_RUNTIME_STEP_OBSERVER_HPP
+#ifndef TESSERA_RUNTIME_STEPS_STEP_OBSERVER_HPP
+#define TESSERA_RUNTIME_STEPS_STEP_OBSERVER_HPP
 
 namespace tessera::runtime {
 
@@ -28536,14 +28540,14 @@ class StepObserver {
 
 #endif
 
-// ---- tessera/runtime/frame.hpp
+// ---- tessera/runtime/executor/frame.hpp
 
-#ifndef TESSERA_RUNTIME_FRAME_HPP
-#define TESSERA_RUNTIME_FRAME_HPP
+#ifndef TESSERA_RUNTIME_EXECUTOR_FRAME_HPP
+#define TESSERA_RUNTIME_EXECUTOR_FRAME_HPP
 
 namespace tessera::runtime {
 
-/// How the shards of one value of a plan lie in memory. Shards are numbered by layer, then as the grid numbers them;
+/// The shards of one value of a plan in memory. Shards are numbered by layer, then as the grid numbers them;
 /// the box of one layer's shard has extent 1 along dim 0.
 struct ValueLayout {
   ShardGrid grid;
@@ -28827,10 +28831,135 @@ struct StepContext {
 
 #endif
 
-// ---- tessera/runtime/fused_places.hpp
+// ---- tessera/runtime/executor/prepared_graph.hpp
 
-#ifndef TESSERA_RUNTIME_FUSED_PLACES_HPP
-#define TESSERA_RUNTIME_FUSED_PLACES_HPP
+#ifndef TESSERA_RUNTIME_EXECUTOR_PREPARED_GRAPH_HPP
+#define TESSERA_RUNTIME_EXECUTOR_PREPARED_GRAPH_HPP
+
+namespace tessera::runtime {
+
+/// The steps of one graph, made ready to run on its frames.
+class PreparedGraph {
+ public:
+  PreparedGraph(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh)
+      : graph_(graph), layout_(graph, plan, mesh) {}
+
+  const GraphView& graph() const { return graph_; }
+  const FrameLayout& layout() const { return layout_; }
+  /// `ran`: the steps of the plan that it carries out.
+  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
+    steps_.push_back(std::move(step));
+    ran_.push_back(ran);
+  }
+  /// Of the step that needs most, bodies of repeats included.
+  std::int64_t scratch_bytes() const {
+    std::int64_t most = 0;
+    for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
+    return most;
+  }
+  /// About what it takes itself.
+  std::int64_t bytes() const {
+    std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
+    const GraphPlan& plan = layout_.plan();
+    for (std::size_t v = 0; v < plan.values.size(); ++v)
+      sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
+    sum += step_bytes * static_cast<std::int64_t>(plan.steps.size());
+    for (const auto& step : steps_) sum += step->table_bytes();
+    return sum;
+  }
+  void run_steps(Frame& frame) const {
+    if (frame.observer != nullptr) return run_observed(frame);
+    for (const auto& step : steps_) step->run(frame);
+  }
+
+ private:
+  GraphView graph_;
+  FrameLayout layout_;
+  std::vector<std::unique_ptr<PreparedStep>> steps_;
+  std::vector<RanSteps> ran_;
+
+  // Of a value, a shard of it and a step, with the small blocks that they own.
+  static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
+  static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
+  static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;
+
+  void run_observed(Frame& frame) const {
+    frame.observer->entered(layout_, frame);
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      steps_[s]->run(frame);
+      frame.observer->ran(layout_, frame, ran_[s]);
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/memory/run_memory.hpp
+
+#ifndef TESSERA_RUNTIME_MEMORY_RUN_MEMORY_HPP
+#define TESSERA_RUNTIME_MEMORY_RUN_MEMORY_HPP
+
+namespace tessera::runtime {
+
+/// The memory in which a program has its intermediates while it runs. All programs share one block, as large as the
+/// largest of them needed; a program that runs while another has it takes a block of its own from the pool.
+class RunMemory {
+ public:
+  explicit RunMemory(std::int64_t bytes) {
+    if (bytes == 0) return;
+    block_ = kept().exchange(nullptr, std::memory_order_acq_rel);
+    if (block_ != nullptr && block_->bytes() < bytes) destroy(std::exchange(block_, nullptr));
+    if (block_ == nullptr) {
+      BufferPtr made = Buffer::allocate(SizeClass::bytes(size_class(bytes)));
+      block_ = made.give_up();
+    }
+  }
+  RunMemory(const RunMemory&) = delete;
+  RunMemory& operator=(const RunMemory&) = delete;
+  ~RunMemory() {
+    if (block_ == nullptr) return;
+    Buffer* other = kept().exchange(nullptr, std::memory_order_acq_rel);
+    if (other != nullptr && other->bytes() > block_->bytes()) std::swap(other, block_);
+    destroy(other);
+    destroy(kept().exchange(block_, std::memory_order_acq_rel));
+  }
+
+  /// Never null, though there is nothing to write where no bytes were wanted.
+  char* data() const noexcept { return block_ == nullptr ? nothing : block_->as<char>(); }
+
+  /// Gives the block that waits for the next program back to the pool.
+  static void release() noexcept { destroy(kept().exchange(nullptr, std::memory_order_acq_rel)); }
+
+ private:
+  alignas(block_alignment) static inline char nothing[block_alignment];
+
+  Buffer* block_ = nullptr;
+
+  static std::atomic<Buffer*>& kept() noexcept {
+    static constinit std::atomic<Buffer*> block{nullptr};
+    return block;
+  }
+  static void destroy(Buffer* block) noexcept {
+    if (block != nullptr) block->release();
+  }
+  // What is too large for any class is left to Buffer, which says so.
+  static int size_class(std::int64_t bytes) {
+    if (bytes < 0 || bytes > SizeClass::largest)
+      fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
+    return SizeClass::of(bytes);
+  }
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/steps/fused_places.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_PLACES_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_PLACES_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -28863,7 +28992,7 @@ struct FusedPlaces {
     int output;
     int place;
     std::int64_t elements, offset;
-    std::int64_t long_sum = -1;  ///< where it lies among the sums in f64; -1: it needs none
+    std::int64_t long_sum = -1;  ///< its index among the sums in f64; -1: it needs none
   };
 
   WorkGrid work;
@@ -29173,10 +29302,10 @@ struct FusedPlaces {
 
 #endif
 
-// ---- tessera/runtime/fused_step.hpp
+// ---- tessera/runtime/steps/fused_step.hpp
 
-#ifndef TESSERA_RUNTIME_FUSED_STEP_HPP
-#define TESSERA_RUNTIME_FUSED_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -29492,10 +29621,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
 #endif
 
-// ---- tessera/runtime/into_result_step.hpp
+// ---- tessera/runtime/steps/into_result_step.hpp
 
-#ifndef TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
-#define TESSERA_RUNTIME_INTO_RESULT_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_INTO_RESULT_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_INTO_RESULT_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -29513,7 +29642,7 @@ class IntoResultStep final : public PreparedStep {
       if (in >= 0 && in != made && layout[in].shards() == layout[result_].shards()) others_.push_back(in);
   }
 
-  /// Whether `next` alone reads the product, stores one value, a result, and that lies as the product does.
+  /// Whether `next` alone reads the product, stores one value, a result, with the strides of the product.
   static bool possible(const FrameLayout& layout, int made, const PlanStep& next) {
     const PlanValue& from = layout.value(made);
     if (next.outputs.size() != 1 || from.role != ValueRole::intermediate || from.stacked) return false;
@@ -29561,75 +29690,10 @@ class IntoResultStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/prepared_graph.hpp
+// ---- tessera/runtime/steps/reshard_step.hpp
 
-#ifndef TESSERA_RUNTIME_PREPARED_GRAPH_HPP
-#define TESSERA_RUNTIME_PREPARED_GRAPH_HPP
-
-namespace tessera::runtime {
-
-/// The steps of one graph, made ready to run on its frames.
-class PreparedGraph {
- public:
-  PreparedGraph(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh)
-      : graph_(graph), layout_(graph, plan, mesh) {}
-
-  const GraphView& graph() const { return graph_; }
-  const FrameLayout& layout() const { return layout_; }
-  /// `ran`: the steps of the plan that it carries out.
-  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
-    steps_.push_back(std::move(step));
-    ran_.push_back(ran);
-  }
-  /// Of the step that needs most, bodies of repeats included.
-  std::int64_t scratch_bytes() const {
-    std::int64_t most = 0;
-    for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
-    return most;
-  }
-  /// About what it takes itself.
-  std::int64_t bytes() const {
-    std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
-    const GraphPlan& plan = layout_.plan();
-    for (std::size_t v = 0; v < plan.values.size(); ++v)
-      sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
-    sum += step_bytes * static_cast<std::int64_t>(plan.steps.size());
-    for (const auto& step : steps_) sum += step->table_bytes();
-    return sum;
-  }
-  void run_steps(Frame& frame) const {
-    if (frame.observer != nullptr) return run_observed(frame);
-    for (const auto& step : steps_) step->run(frame);
-  }
-
- private:
-  GraphView graph_;
-  FrameLayout layout_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_;
-  std::vector<RanSteps> ran_;
-
-  // Of a value, a shard of it and a step, with the small blocks that they own.
-  static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
-  static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
-  static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;
-
-  void run_observed(Frame& frame) const {
-    frame.observer->entered(layout_, frame);
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
-      steps_[s]->run(frame);
-      frame.observer->ran(layout_, frame, ran_[s]);
-    }
-  }
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/reshard_step.hpp
-
-#ifndef TESSERA_RUNTIME_RESHARD_STEP_HPP
-#define TESSERA_RUNTIME_RESHARD_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_RESHARD_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_RESHARD_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -29718,75 +29782,15 @@ class ReshardStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/run_memory.hpp
+// ---- tessera/runtime/steps/sum_targets.hpp
 
-#ifndef TESSERA_RUNTIME_RUN_MEMORY_HPP
-#define TESSERA_RUNTIME_RUN_MEMORY_HPP
-
-namespace tessera::runtime {
-
-/// The memory in which a program has its intermediates while it runs. All programs share one block, as large as the
-/// largest of them needed; a program that runs while another has it takes a block of its own from the pool.
-class RunMemory {
- public:
-  explicit RunMemory(std::int64_t bytes) {
-    if (bytes == 0) return;
-    block_ = kept().exchange(nullptr, std::memory_order_acq_rel);
-    if (block_ != nullptr && block_->bytes() < bytes) destroy(std::exchange(block_, nullptr));
-    if (block_ == nullptr) {
-      BufferPtr made = Buffer::allocate(SizeClass::bytes(size_class(bytes)));
-      block_ = made.give_up();
-    }
-  }
-  RunMemory(const RunMemory&) = delete;
-  RunMemory& operator=(const RunMemory&) = delete;
-  ~RunMemory() {
-    if (block_ == nullptr) return;
-    Buffer* other = kept().exchange(nullptr, std::memory_order_acq_rel);
-    if (other != nullptr && other->bytes() > block_->bytes()) std::swap(other, block_);
-    destroy(other);
-    destroy(kept().exchange(block_, std::memory_order_acq_rel));
-  }
-
-  /// Never null, though there is nothing to write where no bytes were wanted.
-  char* data() const noexcept { return block_ == nullptr ? nothing : block_->as<char>(); }
-
-  /// Gives the block that waits for the next program back to the pool.
-  static void release() noexcept { destroy(kept().exchange(nullptr, std::memory_order_acq_rel)); }
-
- private:
-  alignas(block_alignment) static inline char nothing[block_alignment];
-
-  Buffer* block_ = nullptr;
-
-  static std::atomic<Buffer*>& kept() noexcept {
-    static constinit std::atomic<Buffer*> block{nullptr};
-    return block;
-  }
-  static void destroy(Buffer* block) noexcept {
-    if (block != nullptr) block->release();
-  }
-  // What is too large for any class is left to Buffer, which says so.
-  static int size_class(std::int64_t bytes) {
-    if (bytes < 0 || bytes > SizeClass::largest)
-      fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
-    return SizeClass::of(bytes);
-  }
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
-// ---- tessera/runtime/sum_targets.hpp
-
-#ifndef TESSERA_RUNTIME_SUM_TARGETS_HPP
-#define TESSERA_RUNTIME_SUM_TARGETS_HPP
+#ifndef TESSERA_RUNTIME_STEPS_SUM_TARGETS_HPP
+#define TESSERA_RUNTIME_STEPS_SUM_TARGETS_HPP
 
 namespace tessera::runtime {
 
-/// Where the parts of a value go when a reshard does no more than sum them, each to what lies as it does: by shard of
-/// the value, a pointer of the frame. Empty for other reshards.
+/// Where the parts of a value go when a reshard does no more than sum them, each to a shard of the same box: by shard
+/// of the value, a pointer of the frame. Empty for other reshards.
 inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const PlanStep& reshard) {
   const int from = reshard.inputs[0], to = reshard.outputs[0];
   const Sharding &parts = layout.value(from).sharding, &sum = layout.value(to).sharding;
@@ -29840,10 +29844,10 @@ class TakenReshardStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/executable.hpp
+// ---- tessera/runtime/executor/executable.hpp
 
-#ifndef TESSERA_RUNTIME_EXECUTABLE_HPP
-#define TESSERA_RUNTIME_EXECUTABLE_HPP
+#ifndef TESSERA_RUNTIME_EXECUTOR_EXECUTABLE_HPP
+#define TESSERA_RUNTIME_EXECUTOR_EXECUTABLE_HPP
 
 namespace tessera {
 
@@ -30307,10 +30311,10 @@ class Executable {
 
 #endif
 
-// ---- tessera/runtime/oracle.hpp
+// ---- tessera/runtime/oracle/oracle.hpp
 
-#ifndef TESSERA_RUNTIME_ORACLE_HPP
-#define TESSERA_RUNTIME_ORACLE_HPP
+#ifndef TESSERA_RUNTIME_ORACLE_ORACLE_HPP
+#define TESSERA_RUNTIME_ORACLE_ORACLE_HPP
 
 namespace tessera {
 
@@ -30344,7 +30348,7 @@ namespace detail {
 
 /// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
 struct OracleSink {
-  /// Runs a program and compares. It is known where oracle mode is asked for, so that no other unit has its code.
+  /// Runs a program and compares. Known only in units that use oracle mode, so that no other unit has its code.
   using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
 
   bool throws = true;
@@ -30400,10 +30404,10 @@ inline std::string OracleDifference::text() const {
 
 #endif
 
-// ---- tessera/kernels/tile_product.hpp
+// ---- tessera/kernels/gemm/tile_product.hpp
 
-#ifndef TESSERA_KERNELS_TILE_PRODUCT_HPP
-#define TESSERA_KERNELS_TILE_PRODUCT_HPP
+#ifndef TESSERA_KERNELS_GEMM_TILE_PRODUCT_HPP
+#define TESSERA_KERNELS_GEMM_TILE_PRODUCT_HPP
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -30466,7 +30470,7 @@ void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::
 
 }  // namespace detail
 
-/// C = A B or C += A B for operands that lie in the first-level caches. A is [rows, depth]; B is [depth, registers] and
+/// C = A B or C += A B for operands that are in the first-level caches. A is [rows, depth]; B is [depth, registers] and
 /// C is [rows, registers], both with unit strides along registers. Sums run over the depth in order, whatever the tile.
 template <class T>
 void tile_product(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
@@ -30550,10 +30554,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/attention.hpp
+// ---- tessera/kernels/attention/attention.hpp
 
-#ifndef TESSERA_KERNELS_ATTENTION_HPP
-#define TESSERA_KERNELS_ATTENTION_HPP
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
 
 namespace tessera::kernels {
 
@@ -30623,7 +30627,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Asks for rows that are about to be read: they lie too far apart for the processor to foresee them.
+/// Prefetches rows that are about to be read: they are too far apart for the processor's own prefetch.
 template <class T>
 void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
@@ -30719,7 +30723,7 @@ template <class T> struct RunningSoftmax {
 /// and sum go along. Source: Milakov, Gimelshein, 1805.02867; Dao et al., 2205.14135.
 ///
 /// Everything is held transposed, queries along lanes: maxima and sums need no exchange between lanes, and keys and
-/// values are read where they lie, element by element. Results have unit stride along the width.
+/// values are read in place, element by element. Results have unit stride along the width.
 template <class T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
@@ -30762,10 +30766,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/attention_gradient.hpp
+// ---- tessera/kernels/attention/attention_gradient.hpp
 
-#ifndef TESSERA_KERNELS_ATTENTION_GRADIENT_HPP
-#define TESSERA_KERNELS_ATTENTION_GRADIENT_HPP
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_GRADIENT_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_GRADIENT_HPP
 
 namespace tessera::kernels {
 
@@ -30925,10 +30929,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/attention_bf16.hpp
+// ---- tessera/kernels/attention/attention_bf16.hpp
 
-#ifndef TESSERA_KERNELS_ATTENTION_BF16_HPP
-#define TESSERA_KERNELS_ATTENTION_BF16_HPP
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
 
 // Attention of bf16: products in AMX registers, with scores, exponentials and sums in float. Else operands are widened,
 // and attended to as floats are.
@@ -31282,10 +31286,10 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/runtime/attention_step.hpp
+// ---- tessera/runtime/steps/attention_step.hpp
 
-#ifndef TESSERA_RUNTIME_ATTENTION_STEP_HPP
-#define TESSERA_RUNTIME_ATTENTION_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_ATTENTION_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_ATTENTION_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -31490,10 +31494,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/kernels/contraction_loops.hpp
+// ---- tessera/kernels/gemm/contraction_loops.hpp
 
-#ifndef TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
-#define TESSERA_KERNELS_CONTRACTION_LOOPS_HPP
+#ifndef TESSERA_KERNELS_GEMM_CONTRACTION_LOOPS_HPP
+#define TESSERA_KERNELS_GEMM_CONTRACTION_LOOPS_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA::detail {
 
@@ -31761,10 +31765,10 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
 
 #endif
 
-// ---- tessera/kernels/contraction.hpp
+// ---- tessera/kernels/gemm/contraction.hpp
 
-#ifndef TESSERA_KERNELS_CONTRACTION_HPP
-#define TESSERA_KERNELS_CONTRACTION_HPP
+#ifndef TESSERA_KERNELS_GEMM_CONTRACTION_HPP
+#define TESSERA_KERNELS_GEMM_CONTRACTION_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -32286,10 +32290,10 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 
 #endif
 
-// ---- tessera/runtime/contraction_step.hpp
+// ---- tessera/runtime/steps/contraction_step.hpp
 
-#ifndef TESSERA_RUNTIME_CONTRACTION_STEP_HPP
-#define TESSERA_RUNTIME_CONTRACTION_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_CONTRACTION_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_CONTRACTION_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -32716,10 +32720,10 @@ template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
 
 #endif
 
-// ---- tessera/runtime/fold_step.hpp
+// ---- tessera/runtime/steps/fold_step.hpp
 
-#ifndef TESSERA_RUNTIME_FOLD_STEP_HPP
-#define TESSERA_RUNTIME_FOLD_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_FOLD_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_FOLD_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -32827,7 +32831,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
 
 namespace tessera::kernels {
 
-/// The rows of a table that lie here: [offset, offset + count) of `global` rows.
+/// The rows of a table in this shard: [offset, offset + count) of `global` rows.
 struct RowWindow {
   std::int64_t global = 0, offset = 0, count = 0;
 };
@@ -32874,7 +32878,7 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
                                              Part part) {
   if (is_empty(shape.index)) return std::nullopt;
   const Strides outer_strides = slice(shape.rows_strides, 0, shape.index.size());
-  // Sums must not depend on how arrays lie in memory: the order is that of the dims, not of the strides.
+  // Sums must not depend on the strides of arrays: the order is that of the dims.
   const Loops outer = make_loops(shape.index, contiguous_strides(shape.index), [&](std::size_t o, std::size_t i) {
     return shape.index_strides[o] == shape.index_strides[i] * shape.index[i] &&
            outer_strides[o] == outer_strides[i] * shape.index[i];
@@ -32901,7 +32905,7 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
 
 }  // namespace detail
 
-/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset; indices of rows that lie elsewhere
+/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset; indices of rows of other shards
 /// give zeros, so that the lookups of all shards of a table add up to the whole one. Returns an index outside
 /// [0, window.global) when there is one: its row is left as it was, for the caller to throw dim_range. To use several
 /// threads, cut any dim.
@@ -33133,10 +33137,10 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
 
 #endif
 
-// ---- tessera/runtime/indexed_step.hpp
+// ---- tessera/runtime/steps/indexed_step.hpp
 
-#ifndef TESSERA_RUNTIME_INDEXED_STEP_HPP
-#define TESSERA_RUNTIME_INDEXED_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_INDEXED_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_INDEXED_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -33319,15 +33323,15 @@ class IndexedStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/layout_step.hpp
+// ---- tessera/runtime/steps/layout_step.hpp
 
-#ifndef TESSERA_RUNTIME_LAYOUT_STEP_HPP
-#define TESSERA_RUNTIME_LAYOUT_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_LAYOUT_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_LAYOUT_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
-/// Rows that lie in the shard of another place are read there.
+/// Rows of shards of other places are read from there.
 class LayoutStep final : public PreparedStep {
  public:
   explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
@@ -33444,8 +33448,8 @@ class LayoutStep final : public PreparedStep {
     }
   }
 
-  /// Each operand's rows along one dim are copied to where they come to lie, from the same shard or from those of other
-  /// places; zeros go where none do.
+  /// Each operand's rows along one dim are copied to their places in the result, from the same shard or from those of
+  /// other places; zeros go where none do.
   void add_moved(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int dim_index = dim_of(graph[node]);
@@ -33553,10 +33557,10 @@ class LayoutStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/random_step.hpp
+// ---- tessera/runtime/steps/random_step.hpp
 
-#ifndef TESSERA_RUNTIME_RANDOM_STEP_HPP
-#define TESSERA_RUNTIME_RANDOM_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_RANDOM_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_RANDOM_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -33613,10 +33617,10 @@ class RandomStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/repeat_step.hpp
+// ---- tessera/runtime/steps/repeat_step.hpp
 
-#ifndef TESSERA_RUNTIME_REPEAT_STEP_HPP
-#define TESSERA_RUNTIME_REPEAT_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_REPEAT_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_REPEAT_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -33882,7 +33886,7 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
                         stride_of(shape.sums, lanes)};
   // What is left out, or empty, stays a null pointer.
   const auto past = [](auto* items, std::int64_t n) { return items == nullptr ? items : items + n; };
-  // Lines that lie apart each take a line of the cache.
+  // Lines that are not contiguous each take a line of the cache.
   const bool dense = steps.from_lane == 1 && steps.to_lane == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     const T* const own_from = past(from, offset_of(loops, 1, index, shape.from));
@@ -33908,7 +33912,7 @@ template <class T> void scan_lines(const ScanShape& shape, const T* from, T* to,
   detail::scan_lines<T>(shape, from, to, start, nullptr, exclusive);
 }
 
-/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines lie.
+/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines are stored.
 template <class T> void sum_lines(const ScanShape& shape, const T* from, T* total) {
   detail::scan_lines<T>(shape, from, nullptr, nullptr, total, false);
 }
@@ -33917,10 +33921,10 @@ template <class T> void sum_lines(const ScanShape& shape, const T* from, T* tota
 
 #endif
 
-// ---- tessera/runtime/scan_step.hpp
+// ---- tessera/runtime/steps/scan_step.hpp
 
-#ifndef TESSERA_RUNTIME_SCAN_STEP_HPP
-#define TESSERA_RUNTIME_SCAN_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_SCAN_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_SCAN_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -34199,10 +34203,10 @@ std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional
 
 #endif
 
-// ---- tessera/runtime/sort_step.hpp
+// ---- tessera/runtime/steps/sort_step.hpp
 
-#ifndef TESSERA_RUNTIME_SORT_STEP_HPP
-#define TESSERA_RUNTIME_SORT_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_SORT_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_SORT_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -34244,7 +34248,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
 
  private:
   static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
-  /// Some lines of one shard: of each value, where they begin and how they lie.
+  /// Some lines of one shard: of each value, where they begin and their strides.
   struct Piece {
     Shape lines;
     std::int32_t pointers[3]{};
@@ -34367,10 +34371,10 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
 
 #endif
 
-// ---- tessera/runtime/step_code.hpp
+// ---- tessera/runtime/steps/step_code.hpp
 
-#ifndef TESSERA_RUNTIME_STEP_CODE_HPP
-#define TESSERA_RUNTIME_STEP_CODE_HPP
+#ifndef TESSERA_RUNTIME_STEPS_STEP_CODE_HPP
+#define TESSERA_RUNTIME_STEPS_STEP_CODE_HPP
 
 #if TESSERA_HAS_DEFINITIONS
 #endif

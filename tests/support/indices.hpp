@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 
 namespace tessera_test {
 

@@ -79,40 +79,6 @@ template <class T, std::size_t Capacity> struct InlineVector {
   }
 };
 
-/// Most dims a tensor can have.
-inline constexpr int max_rank = 8;
-
-/// Extents of a tensor, outermost first.
-using Shape = InlineVector<std::int64_t, max_rank>;
-
-/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
-/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
-/// and no reduced, sliced or transposed shape overflows.
-constexpr std::int64_t elements_of(const Shape& shape) {
-  std::int64_t n = 1;
-  bool empty = false;
-  for (std::int64_t extent : shape) {
-    empty = empty || extent == 0;
-    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
-  }
-  return empty ? 0 : n;
-}
-
-namespace detail {
-[[noreturn]] inline void fail_volume(const Shape& shape) {
-  std::string text;
-  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
-  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
-}
-}  // namespace detail
-
-/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
-constexpr std::int64_t volume(const Shape& shape) {
-  const std::int64_t n = elements_of(shape);
-  if (n < 0) detail::fail_volume(shape);
-  return n;
-}
-
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <source_location>
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -123,13 +123,13 @@ template <class Managed> struct DlpackRelease {
   }
 };
 
-inline void require_array(const void* array, std::source_location at) {
+inline void require_array(const void* array, Here at) {
   if (array == nullptr) fail(errc::host_data, "[from_dlpack] array: a null pointer", at_text(at));
 }
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_dlpack(const dlpack::DLTensor& array, const Mesh& mesh, const PartitionSpec& spec,
-                                    std::source_location at) {
+                                    Here at) {
   const dlpack::DLDataType wanted = dlpack::type_of(dtype_v<T>);
   if (array.device.device_type != dlpack::cpu)
     fail(errc::unsupported, "[from_dlpack] memory of the CPU: the array is on a device of type ",
@@ -189,15 +189,14 @@ dlpack::DLManagedTensor* to_dlpack_unversioned(const ShardedTensor<T, Rank>& x, 
 ///     auto x = ts::from_dlpack<float, 2>(capsule, mesh, {"data"});
 template <Element T, int Rank>
 ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensor* array, const Mesh& mesh, const PartitionSpec& spec = {},
-                                   std::source_location at = std::source_location::current()) {
+                                   Here at = Here::current()) {
   const std::unique_ptr<dlpack::DLManagedTensor, detail::DlpackRelease<dlpack::DLManagedTensor>> owned(array);
   detail::require_array(array, at);
   return detail::shard_dlpack<T, Rank>(array->dl_tensor, mesh, spec, at);
 }
 template <Element T, int Rank>
 ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensorVersioned* array, const Mesh& mesh,
-                                   const PartitionSpec& spec = {},
-                                   std::source_location at = std::source_location::current()) {
+                                   const PartitionSpec& spec = {}, Here at = Here::current()) {
   const std::unique_ptr<dlpack::DLManagedTensorVersioned, detail::DlpackRelease<dlpack::DLManagedTensorVersioned>>
       owned(array);
   detail::require_array(array, at);

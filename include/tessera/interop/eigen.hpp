@@ -3,14 +3,14 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <type_traits>
 
 #include <Eigen/Core>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -57,8 +57,7 @@ concept EigenDense = std::is_class_v<Matrix> && requires { typename Matrix::Plai
 ///     Eigen::MatrixXf host(rows, 64);
 ///     auto x = ts::shard(host, mesh, {"data"});   // [rows/data, 64]
 template <int Rank, EigenDense Matrix>
-auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   using T = typename Matrix::Scalar;
   static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
   static_assert(Rank == 2 || (Rank == 1 && Matrix::IsVectorAtCompileTime),
@@ -76,15 +75,14 @@ auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {
   }
 }
 template <EigenDense Matrix>
-auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard < Matrix::IsVectorAtCompileTime ? 1 : 2 > (matrix, mesh, spec, at);
 }
 
 /// All elements as an Eigen matrix or vector, row-major unless its type is named: `to_eigen<Eigen::MatrixXf>(x)`.
 /// Errors: `host_data` when a matrix of fixed size has another shape.
 template <class Matrix = void, class T, int Rank>
-auto to_eigen(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
+auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   if constexpr (std::is_void_v<Matrix>) {
     return to_eigen<typename detail::EigenOf<T, Rank>::type>(x, at);
   } else {

@@ -4,14 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <type_traits>
 
 #include <unsupported/Eigen/CXX11/Tensor>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -37,7 +37,7 @@ inline kernels::Strides eigen_tensor_strides(const Shape& shape, bool row_major)
 }
 
 template <class Tensor>
-auto shard_eigen_tensor(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location at) {
+auto shard_eigen_tensor(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec, Here at) {
   using T = std::remove_const_t<typename Tensor::Scalar>;
   static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
   Shape shape;
@@ -53,12 +53,12 @@ auto shard_eigen_tensor(const Tensor& tensor, const Mesh& mesh, const PartitionS
 /// A tensor of the elements of an Eigen::Tensor or a map of one, row- or column-major.
 template <class T, int Rank, int Options, class Index>
 auto shard(const Eigen::Tensor<T, Rank, Options, Index>& tensor, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+           Here at = Here::current()) {
   return detail::shard_eigen_tensor(tensor, mesh, spec, at);
 }
 template <class Plain, int Options, template <class> class MakePointer>
 auto shard(const Eigen::TensorMap<Plain, Options, MakePointer>& tensor, const Mesh& mesh,
-           const PartitionSpec& spec = {}, std::source_location at = std::source_location::current()) {
+           const PartitionSpec& spec = {}, Here at = Here::current()) {
   return detail::shard_eigen_tensor(tensor, mesh, spec, at);
 }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -16,7 +15,8 @@
 #include <range/v3/view/transform.hpp>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -40,7 +40,7 @@ struct Device {
 };
 
 namespace detail {
-inline int index_count(std::int64_t count, std::source_location at) {
+inline int index_count(std::int64_t count, Here at) {
   if (count > INT32_MAX) fail(errc::capacity, "[batches] count: ", count, " is above 2^31", at_text(at));
   return static_cast<int>(count);
 }
@@ -63,8 +63,7 @@ template <class T, int Rank> auto distinct_shards(const ShardedTensor<T, Rank>& 
 }
 
 /// The RowRanges of the batches that `rows` rows make.
-inline auto batches(std::int64_t rows, std::int64_t size, Ragged ragged = Ragged::error,
-                    std::source_location at = std::source_location::current()) {
+inline auto batches(std::int64_t rows, std::int64_t size, Ragged ragged = Ragged::error, Here at = Here::current()) {
   return ranges::views::iota(0, detail::index_count(batch_count(rows, size, ragged, at), at)) |
          ranges::views::transform([rows, size](int batch) { return batch_rows(rows, size, batch); });
 }
@@ -72,7 +71,7 @@ inline auto batches(std::int64_t rows, std::int64_t size, Ragged ragged = Ragged
 /// The batches of a tensor along dim 0, as tensors of the same spec.
 template <class T, int Rank>
 auto batches(const ShardedTensor<T, Rank>& x, std::int64_t size, Ragged ragged = Ragged::error,
-             std::source_location at = std::source_location::current()) {
+             Here at = Here::current()) {
   return batches(shape(x)[0], size, ragged, at) |
          ranges::views::transform([x, at](RowRange range) { return rows_of(x, range, at); });
 }
@@ -83,8 +82,7 @@ auto batches(const ShardedTensor<T, Rank>& x, std::int64_t size, Ragged ragged =
 ///     for (auto x : ts::views::batches(values, {rows, 64}, 32, mesh, {"data"}, ts::Ragged::drop)) ...
 template <ranges::borrowed_range Values, std::size_t Rank>
 auto batches(Values&& values, const Extent (&shape)[Rank], std::int64_t size, const Mesh& mesh,
-             const PartitionSpec& spec = {}, Ragged ragged = Ragged::error,
-             std::source_location at = std::source_location::current()) {
+             const PartitionSpec& spec = {}, Ragged ragged = Ragged::error, Here at = Here::current()) {
   using T = detail::host_element<std::remove_cvref_t<Values>>;
   static_assert(!std::is_same_v<std::remove_cvref_t<Values>, std::vector<bool>>,
                 "tessera: std::vector<bool> has no contiguous values to take batches of");

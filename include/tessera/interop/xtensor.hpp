@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -16,7 +15,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -57,8 +57,7 @@ concept StridedXtensor = requires(const E& e) {
 ///     auto x = ts::shard(host, mesh, {"data"});
 ///     auto y = ts::shard<2>(xt::load_npy<float>("y.npy"), mesh);   // xt::xarray: the rank is known at run time only
 template <int Rank, XtensorExpression E>
-auto shard(const E& array, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto shard(const E& array, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   using T = std::remove_cv_t<typename E::value_type>;
   static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
   if constexpr (!detail::StridedXtensor<E>) {
@@ -73,8 +72,7 @@ auto shard(const E& array, const Mesh& mesh, const PartitionSpec& spec = {},
   }
 }
 template <XtensorExpression E>
-auto shard(const E& array, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto shard(const E& array, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   constexpr int rank = detail::xtensor_rank<typename E::shape_type>;
   static_assert(rank >= 0,
                 "tessera: the rank of this array is known at run time only; name it, as in ts::shard<2>(array, mesh)");

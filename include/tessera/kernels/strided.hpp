@@ -12,6 +12,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/op.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/reduce_rows.hpp>

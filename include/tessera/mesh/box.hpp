@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 
 namespace tessera {
 

@@ -12,6 +12,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/text_reader.hpp>
 
 namespace tessera {

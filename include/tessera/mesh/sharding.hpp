@@ -11,6 +11,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>

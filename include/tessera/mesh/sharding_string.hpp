@@ -11,6 +11,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/mesh.hpp>

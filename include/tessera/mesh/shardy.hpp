@@ -9,7 +9,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>

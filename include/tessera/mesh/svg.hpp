@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/picture.hpp>
 #include <tessera/mesh/picture_grid.hpp>

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <vector>
 
+#include <tessera/base/here.hpp>
 #include <tessera/parallel/collectives.hpp>
 
 namespace tessera::collective {
@@ -65,8 +65,7 @@ LocalTensor<T, 1> packed(const std::vector<LocalTensor<T, Rank>>& list, std::siz
 template <class T, int Rank>
 void all_reduce_bucketed(std::vector<LocalTensor<T, Rank>>& list, ReduceOp op = ReduceOp::sum,
                          const DeviceGroups& groups = {}, double scale = 1,
-                         std::int64_t bucket_bytes = default_bucket_bytes,
-                         std::source_location at = std::source_location::current()) {
+                         std::int64_t bucket_bytes = default_bucket_bytes, Here at = Here::current()) {
   if (list.empty()) return;
   const std::vector<std::size_t> bounds = detail::bucket_bounds(list, bucket_bytes);
   for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
@@ -92,7 +91,7 @@ template <class T, int Rank>
 std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTensor<T, Rank>>& list,
                                                       const DeviceGroups& groups = {},
                                                       std::int64_t bucket_bytes = default_bucket_bytes,
-                                                      std::source_location at = std::source_location::current()) {
+                                                      Here at = Here::current()) {
   static_assert(Rank > 0, "tessera: arrays without dims can't be gathered along one");
   std::vector<LocalTensor<T, Rank>> gathered;
   if (list.empty()) return gathered;

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <tessera/base/here.hpp>
 #include <tessera/parallel/device_groups.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
@@ -32,7 +32,7 @@ using Lists = std::vector<std::vector<int>>;
 
 /// Counts one collective, by the largest group member's bytes. `payload` is V, as CollectiveInfo has it.
 inline void count(const Mesh& mesh, Collective kind, DType dtype, const DeviceGroups& groups, std::size_t members,
-                  std::int64_t payload, std::source_location at) {
+                  std::int64_t payload, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
   CollectiveInfo made;
@@ -115,8 +115,7 @@ template <class T> void require_reducible(ReduceOp op, std::string_view name) {
 /// Communication: 2(n-1)/n V on rings of n.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = ReduceOp::sum,
-                                const DeviceGroups& groups = {}, double scale = 1,
-                                std::source_location at = std::source_location::current()) {
+                                const DeviceGroups& groups = {}, double scale = 1, Here at = Here::current()) {
   detail::require_reducible<T>(op, "all_reduce");
   const detail::Lists lists = groups.on(x.mesh(), "all_reduce");
   for (const auto& group : lists) detail::require_one_shape(x, group, "all_reduce");
@@ -133,7 +132,7 @@ LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = Red
 /// differ. Communication: (n-1)/n V, V the joined array.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const DeviceGroups& groups = {},
-                                std::source_location at = std::source_location::current()) {
+                                Here at = Here::current()) {
   const std::size_t d = detail::checked_dim(dim, Rank, "all_gather");
   const detail::Lists lists = groups.on(x.mesh(), "all_gather");
   std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
@@ -169,8 +168,7 @@ LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const De
 /// Communication: (n-1)/n V.
 template <class T, int Rank>
 LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, ReduceOp op = ReduceOp::sum,
-                                    const DeviceGroups& groups = {}, double scale = 1,
-                                    std::source_location at = std::source_location::current()) {
+                                    const DeviceGroups& groups = {}, double scale = 1, Here at = Here::current()) {
   detail::require_reducible<T>(op, "reduce_scatter");
   const std::size_t d = detail::checked_dim(dim, Rank, "reduce_scatter");
   const detail::Lists lists = groups.on(x.mesh(), "reduce_scatter");
@@ -201,8 +199,7 @@ LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, Redu
 /// Communication: (n-1)/n^2 V, V the group's arrays together.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, int concat_dim,
-                                const DeviceGroups& groups = {},
-                                std::source_location at = std::source_location::current()) {
+                                const DeviceGroups& groups = {}, Here at = Here::current()) {
   const std::size_t split = detail::checked_dim(split_dim, Rank, "all_to_all");
   const std::size_t concat = detail::checked_dim(concat_dim, Rank, "all_to_all");
   const detail::Lists lists = groups.on(x.mesh(), "all_to_all");
@@ -238,7 +235,7 @@ LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, in
 /// Communication: what a device sends is its array.
 template <class T, int Rank>
 LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std::vector<std::pair<int, int>>& pairs,
-                                        std::source_location at = std::source_location::current()) {
+                                        Here at = Here::current()) {
   std::vector<int> sender(static_cast<std::size_t>(x.size()), -1);
   for (const auto& [source, destination] : pairs) {
     if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size() ||
@@ -260,7 +257,7 @@ LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std
 /// Errors: `mesh_devices` for a member that is not there.
 template <class T, int Rank>
 LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, const DeviceGroups& groups = {},
-                               std::source_location at = std::source_location::current()) {
+                               Here at = Here::current()) {
   const detail::Lists lists = groups.on(x.mesh(), "broadcast");
   if (root < 0 || static_cast<std::size_t>(root) >= lists[0].size())
     fail(errc::mesh_devices, "[broadcast] member: ", root, " of groups of ", lists[0].size());
@@ -273,8 +270,7 @@ LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, cons
 
 /// One array from one device to another; all others keep theirs. Communication: as of collective_permute.
 template <class T, int Rank>
-LocalTensor<T, Rank> send_recv(const LocalTensor<T, Rank>& x, int source, int destination,
-                               std::source_location at = std::source_location::current()) {
+LocalTensor<T, Rank> send_recv(const LocalTensor<T, Rank>& x, int source, int destination, Here at = Here::current()) {
   if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size())
     fail(errc::mesh_devices, "[send_recv] devices: ", source, " to ", destination, " in ", x.mesh().text());
   detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2,

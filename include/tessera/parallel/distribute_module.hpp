@@ -2,9 +2,9 @@
 #define TESSERA_PARALLEL_DISTRIBUTE_MODULE_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <source_location>
 #include <utility>
 
+#include <tessera/base/here.hpp>
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/tensor/reshard.hpp>
@@ -15,7 +15,7 @@ namespace detail {
 template <class Rule> struct DistributeLeaves {
   const Mesh& mesh;
   Rule& rule;
-  std::source_location at;
+  Here at;
   int next = 0;
 
   template <class Leaf> void leaf(Leaf& x) {
@@ -45,8 +45,7 @@ template <class Rule> struct DistributeLeaves {
 ///       ts::Replicate()};
 ///     });
 template <class Model, class Rule>
-Model distribute_module(Model model, const Mesh& mesh, Rule&& rule,
-                        std::source_location at = std::source_location::current()) {
+Model distribute_module(Model model, const Mesh& mesh, Rule&& rule, Here at = Here::current()) {
   detail::DistributeLeaves<Rule> distribute{mesh, rule, at};
   for_each_leaf(model, distribute);
   return model;

@@ -6,13 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
 #include <tessera/partition/reshard/least_cost_path.hpp>
@@ -88,8 +88,7 @@ inline Growable<CollectiveInfo> redistribute_path(const Shape& shape, DType dtyp
 /// Communication: redistribute_path. On a mesh of one axis: S to R one all-gather, R to S none, P to R one all-reduce,
 /// P to S one reduce-scatter, S to another S one all-to-all, R to P none.
 template <class T, int Rank>
-DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& placements,
-                              std::source_location at = std::source_location::current()) {
+DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& placements, Here at = Here::current()) {
   const Mesh& mesh = x.mesh();
   const Placements to = normalized(placements, mesh, Rank, "redistribute");
   const Placements& from = x.placements();
@@ -144,8 +143,7 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
 /// value's cotangent is whole, so that P to R sends nothing on the way back, S to R keeps a part, and R to S gathers.
 /// Communication: S to R none, R to S one all-gather, P to R none, P to S one all-gather, R to P none.
 template <class T, int Rank>
-DTensor<T, Rank> redistribute_gradient(const DTensor<T, Rank>& cotangent, Placements from,
-                                       std::source_location at = std::source_location::current()) {
+DTensor<T, Rank> redistribute_gradient(const DTensor<T, Rank>& cotangent, Placements from, Here at = Here::current()) {
   for (Placement& p : from)
     if (p.is_partial()) p = Replicate();
   return redistribute(cotangent, from, at);
@@ -155,7 +153,7 @@ DTensor<T, Rank> redistribute_gradient(const DTensor<T, Rank>& cotangent, Placem
 /// Communication: what takes the tensor's sharding to the placements.
 template <class T, int Rank>
 DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placements& placements,
-                                   std::source_location at = std::source_location::current()) {
+                                   Here at = Here::current()) {
   const Mesh& mesh = storage_of(x).mesh();
   const Placements to = normalized(placements, mesh, Rank, "distribute_tensor");
   if (detail::partial_axes(to) != 0)
@@ -169,7 +167,7 @@ DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placem
 /// The tensor that programs compute with, laid out by a spec. Communication: as of redistribute to a replicated value.
 template <class T, int Rank>
 ShardedTensor<T, Rank> to_sharded(const DTensor<T, Rank>& x, const PartitionSpec& spec = {},
-                                  std::source_location at = std::source_location::current()) {
+                                  Here at = Here::current()) {
   const Placements whole(static_cast<std::size_t>(x.mesh().rank()), Replicate());
   const DTensor<T, Rank> full = redistribute(x, whole, at);
   const StoragePtr storage = detail::allocate("to_sharded", dtype_v<T>, x.shape(), Rank, x.mesh(), spec, at);
@@ -178,8 +176,7 @@ ShardedTensor<T, Rank> to_sharded(const DTensor<T, Rank>& x, const PartitionSpec
 }
 
 /// All of a tensor, reduced, row-major on the host. Communication: as of redistribute to a replicated value.
-template <class T, int Rank>
-std::vector<T> full_values(const DTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
+template <class T, int Rank> std::vector<T> full_values(const DTensor<T, Rank>& x, Here at = Here::current()) {
   const Placements whole(static_cast<std::size_t>(x.mesh().rank()), Replicate());
   const DTensor<T, Rank> full = redistribute(x, whole, at);
   const auto values = full.local().values(0);
@@ -194,7 +191,7 @@ template <class T, int Rank> const LocalTensor<T, Rank>& to_local(const DTensor<
 /// Errors: `host_data` for an array of another shape than its chunk.
 template <class T, int Rank>
 DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements& placements, Shape shape = {},
-                            std::source_location at = std::source_location::current()) {
+                            Here at = Here::current()) {
   const Mesh& mesh = local.mesh();
   const Placements own = normalized(placements, mesh, Rank, "from_local");
   if (Rank > 0 && shape.empty()) {
@@ -228,8 +225,7 @@ DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements&
 /// from_local may have left it Partial over axes along which x is replicated.
 template <class T, int Rank>
 DTensor<T, Rank> to_local_gradient(const LocalTensor<T, Rank>& cotangent, const Placements& cotangent_placements,
-                                   const DTensor<T, Rank>& x,
-                                   std::source_location at = std::source_location::current()) {
+                                   const DTensor<T, Rank>& x, Here at = Here::current()) {
   return redistribute_gradient(from_local(cotangent, cotangent_placements, x.shape(), at), x.placements(), at);
 }
 

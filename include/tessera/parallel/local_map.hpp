@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <source_location>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <tessera/base/here.hpp>
 #include <tessera/parallel/dtensor.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #include <tessera/runtime/oracle/oracle_rounding.hpp>
@@ -30,9 +30,8 @@ template <std::size_t N> struct LocalMapInputs {
 struct OutPlacements {
   Placements placements;
   Source source;
-  OutPlacements(const Placements& own, std::source_location at = std::source_location::current())
-      : placements(own), source(Source::from(at)) {}
-  OutPlacements(std::initializer_list<Placement> own, std::source_location at = std::source_location::current())
+  OutPlacements(const Placements& own, Here at = Here::current()) : placements(own), source(Source::from(at)) {}
+  OutPlacements(std::initializer_list<Placement> own, Here at = Here::current())
       : placements(own), source(Source::from(at)) {}
 };
 

@@ -8,19 +8,13 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/parallel/reduce_op.hpp>
 
 namespace tessera {
-
-/// How values of several devices become one. Bitwise ones are for integers and bools, and for no Partial placement.
-enum class ReduceOp : std::uint8_t { sum, avg, min, max, product, bit_and, bit_or };
-
-constexpr std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view names[] = {"sum", "avg", "min", "max", "product", "bit_and", "bit_or"};
-  return names[static_cast<std::size_t>(op)];
-}
 
 /// What a tensor does along one axis of a mesh, as DTensor has it.
 struct Placement {

@@ -5,17 +5,18 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/separate.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/graph/ir/host.hpp>
+#include <tessera/graph/trace/dim.hpp>
+#include <tessera/graph/trace/scalar.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -43,11 +44,11 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 }
 
 /// " at train.cpp:41", for the end of a message.
-inline std::string at_text(std::source_location at) { return " at " + Source::from(at).text(); }
+inline std::string at_text(Here at) { return " at " + Source::from(at).text(); }
 
-TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at);
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at) {
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at) {
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
          at_text(at));
@@ -60,8 +61,7 @@ TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& sha
 #endif
 
 /// As tessera::resolve. Its errors name the operation and the user's line.
-inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank,
-                           std::source_location at) {
+inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
   try {
     return resolve(spec, mesh, rank);
   } catch (const error& e) {
@@ -71,10 +71,10 @@ inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const
 
 /// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, std::source_location at);
+                                 const PartitionSpec& spec, Here at);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, std::source_location at) {
+                                 const PartitionSpec& spec, Here at) {
   check_shape(op, dtype, shape, rank, at);
   const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
   try {

@@ -2,8 +2,7 @@
 #define TESSERA_TENSOR_ANNOTATION_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <source_location>
-
+#include <tessera/base/here.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 #include <tessera/tensor/reshard.hpp>
@@ -16,7 +15,7 @@ namespace tessera {
 /// Communication: none within a mesh, as each device keeps a part of what it has.
 template <class T, int Rank>
 ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
-                                      std::source_location at = std::source_location::current()) {
+                                      Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   const Sharding wanted = detail::resolve_at("mark_sharding", spec, mesh, Rank, at);
   if (storage.mesh() == mesh && storage.sharding() == wanted) return x;
@@ -28,16 +27,14 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mes
   return x;
 }
 template <class T, int Rank>
-ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
-                                      std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
   const Mesh mesh = storage_of(x).mesh();
   return mark_sharding(x, mesh, spec, at);
 }
 
 /// Replicates a tensor on its mesh, in place, and returns it. Communication: all-gathers, unless it is replicated.
 template <class T, int Rank>
-ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x,
-                                       std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   x = reshard(x, PartitionSpec{}, at);
   return x;
 }
@@ -45,8 +42,7 @@ ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x,
 /// The shards of a tensor as arrays of their own, one a device, for code that is written for one device of many. No
 /// copy, no communication. Errors: `annotation` for a tensor that is not split.
 template <class T, int Rank>
-LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x,
-                                            std::source_location at = std::source_location::current()) {
+LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (storage.sharding().is_replicated())
     fail(errc::annotation, "[enable_manual_sharding] split tensor: ", layout_text(storage), " is replicated",
@@ -58,8 +54,7 @@ LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x,
 /// Errors: `host_data` for an array of another shape than its shard, and for replicas that differ. No communication.
 template <class T, int Rank>
 ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, const PartitionSpec& spec,
-                                               const Shape& full_shape,
-                                               std::source_location at = std::source_location::current()) {
+                                               const Shape& full_shape, Here at = Here::current()) {
   detail::check_shape("disable_manual_sharding", dtype_v<T>, full_shape, Rank, at);
   const Sharding sharding = detail::resolve_at("disable_manual_sharding", spec, x.mesh(), Rank, at);
   std::vector<LocalShard<T, Rank>> shards;

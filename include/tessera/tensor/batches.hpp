@@ -3,11 +3,11 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <vector>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -35,8 +35,7 @@ struct RowRange {
 };
 
 /// Number of batches of `size` rows. Errors: `option` for a size below 1, `not_divisible` under Ragged::error.
-inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged,
-                                std::source_location at = std::source_location::current()) {
+inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged, Here at = Here::current()) {
   if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, detail::at_text(at));
   if (ragged == Ragged::error && rows % size != 0)
     fail(errc::not_divisible, "[batches] whole batches: ", rows, " rows in batches of ", size,
@@ -51,8 +50,7 @@ constexpr RowRange batch_rows(std::int64_t rows, std::int64_t size, std::int64_t
 /// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
 /// Communication: rows that move to other devices.
 template <class T, int Rank>
-ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
-                               std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");
   const TensorStorage& storage = storage_of(x);
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])

@@ -7,15 +7,15 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <source_location>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/separate.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
@@ -65,7 +65,7 @@ TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kern
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const kernels::Strides& strides,
-                                     const Mesh& mesh, const PartitionSpec& spec, std::source_location at) {
+                                     const Mesh& mesh, const PartitionSpec& spec, Here at) {
   const StoragePtr storage = allocate("shard", dtype_v<T>, shape, Rank, mesh, spec, at);
   copy_from_host(*storage, data, strides);
   return tensor_of<T, Rank>(storage);
@@ -73,7 +73,7 @@ ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const ke
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shape& shape, const Mesh& mesh,
-                                    const PartitionSpec& spec, std::source_location at) {
+                                    const PartitionSpec& spec, Here at) {
   check_shape("shard", dtype_v<T>, shape, Rank, at);
   if (static_cast<std::uint64_t>(volume(shape)) != count)
     fail(errc::host_data, "[shard] element count: ", count, " values for ", shape_text(dtype_v<T>, shape),
@@ -95,7 +95,7 @@ concept HostValues = Element<detail::host_element<Range>>;
 ///     auto x = ts::shard(values, {rows, 64}, mesh, {"data", ts::none});   // [rows/data, 64]
 template <int Rank, HostValues Range>
 auto shard(const Range& values, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+           Here at = Here::current()) {
   using T = detail::host_element<Range>;
   if constexpr (std::is_same_v<Range, std::vector<bool>>) {
     const auto bools = std::make_unique<bool[]>(values.size());
@@ -107,31 +107,30 @@ auto shard(const Range& values, const Shape& shape, const Mesh& mesh, const Part
 }
 template <HostValues Range, std::size_t Rank>
 auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+           Here at = Here::current()) {
   return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
 }
 
 /// The same for one dim.
 template <HostValues Range>
-auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
 }
 
 /// The same for C arrays, which have a shape, and for values written out: `ts::shard<float>({{1, 2}, {3, 4}}, mesh)`.
 template <Element T, std::size_t N>
 ShardedTensor<T, 1> shard(const T (&values)[N], const Mesh& mesh, const PartitionSpec& spec = {},
-                          std::source_location at = std::source_location::current()) {
+                          Here at = Here::current()) {
   return detail::shard_values<T, 1>(values, N, {static_cast<std::int64_t>(N)}, mesh, spec, at);
 }
 template <Element T, std::size_t N, std::size_t M>
 ShardedTensor<T, 2> shard(const T (&values)[N][M], const Mesh& mesh, const PartitionSpec& spec = {},
-                          std::source_location at = std::source_location::current()) {
+                          Here at = Here::current()) {
   return detail::shard_values<T, 2>(values[0], N * M, detail::shape_from({N, M}), mesh, spec, at);
 }
 template <Element T, std::size_t N, std::size_t M, std::size_t K>
 ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const PartitionSpec& spec = {},
-                          std::source_location at = std::source_location::current()) {
+                          Here at = Here::current()) {
   return detail::shard_values<T, 3>(values[0][0], N * M * K, detail::shape_from({N, M, K}), mesh, spec, at);
 }
 
@@ -139,7 +138,7 @@ namespace detail {
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, const Mesh& mesh,
-                              const PartitionSpec& spec, std::source_location at) {
+                              const PartitionSpec& spec, Here at) {
   const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
   for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
                    [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
@@ -154,34 +153,32 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 ///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
-                            const PartitionSpec& spec = {}, std::source_location at = std::source_location::current()) {
+                            const PartitionSpec& spec = {}, Here at = Here::current()) {
   return detail::filled<T, Rank>("full", shape, value, mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
-          std::source_location at = std::source_location::current()) {
+          Here at = Here::current()) {
   return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), value, mesh, spec, at);
 }
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                             std::source_location at = std::source_location::current()) {
+                             Here at = Here::current()) {
   return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
-auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                            std::source_location at = std::source_location::current()) {
+                            Here at = Here::current()) {
   return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
-auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-          std::source_location at = std::source_location::current()) {
+auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
@@ -189,7 +186,7 @@ auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& sp
 template <Element T>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
-                           std::source_location at = std::source_location::current()) {
+                           Here at = Here::current()) {
   static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
   // Integers wrap as unsigned ones do; floats are rounded once, from double.
   using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;

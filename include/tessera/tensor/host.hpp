@@ -5,14 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <vector>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/separate.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -46,8 +46,7 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 /// Writes all elements, row-major, to memory on the host.
 /// Errors: `host_data` when the span has another size, `empty_tensor` for a tensor without data.
 template <class T, int Rank>
-void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out,
-             std::source_location at = std::source_location::current()) {
+void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
     fail(errc::host_data, "[to_host] element count: room for ", out.size(), " values of ", layout_text(storage),
@@ -76,8 +75,7 @@ template <ExprOperand E> auto to_host(const E& expression) {
 }
 
 /// The value of a tensor of one element, such as a loss. Errors: `shape_mismatch` when it has any other number of them.
-template <class T, int Rank>
-T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
+template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
     fail(errc::shape_mismatch, "[item] one element: ", layout_text(storage), " has ", volume(storage.shape()),
@@ -88,7 +86,7 @@ T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_lo
 }
 
 /// The same of an expression, which is run first.
-template <ExprOperand E> auto item(const E& expression, std::source_location at = std::source_location::current()) {
+template <ExprOperand E> auto item(const E& expression, Here at = Here::current()) {
   return item(ShardedTensor<typename E::element, E::rank>(expression), at);
 }
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -16,7 +15,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -171,7 +171,7 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
 /// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
 template <class Shards>
 auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
-                       std::source_location at = std::source_location::current()) {
+                       Here at = Here::current()) {
   using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
   using T = typename Shard::element;
   const std::string where = detail::at_text(at);

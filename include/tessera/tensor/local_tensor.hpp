@@ -4,14 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>

@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <source_location>
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/random.hpp>
 #include <tessera/kernels/strided.hpp>
@@ -44,7 +44,7 @@ template <class T> __attribute__((noinline)) void shift_values(T* data, std::int
 template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
                                      const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
-                                     std::source_location at) {
+                                     Here at) {
   const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
   for_each_slab<T>(*storage, Cost{2}, [&](T* data, const Box& box) {
     const Shape own = extents(box);
@@ -68,7 +68,7 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                               std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
-                              std::source_location at = std::source_location::current()) {
+                              Here at = Here::current()) {
   detail::check_random_element<T>();
   if (!(stddev >= 0)) fail(errc::option, "[normal] deviation at least 0: ", stddev, detail::at_text(at));
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, stddev, mean,
@@ -76,8 +76,7 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
 }
 template <Element T, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-            std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
-            std::source_location at = std::source_location::current()) {
+            std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
 
@@ -86,7 +85,7 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
-                               std::source_location at = std::source_location::current()) {
+                               Here at = Here::current()) {
   detail::check_random_element<T>();
   const T width = high - low;
   if (!(width > 0) || !std::isfinite(width))
@@ -97,8 +96,7 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
 }
 template <Element T, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-             std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
-             std::source_location at = std::source_location::current()) {
+             std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
 }
 

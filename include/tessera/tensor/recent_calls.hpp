@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/graph/ir/host.hpp>
+#include <tessera/graph/trace/dim.hpp>
 #include <tessera/graph/trace/operand.hpp>
+#include <tessera/graph/trace/scalar.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/plan_cache.hpp>
 

@@ -3,9 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
-#include <source_location>
 #include <vector>
 
+#include <tessera/base/here.hpp>
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -34,7 +34,7 @@ inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
 }
 
 /// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
-inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
+inline void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
   AxisCuts cuts = from.sharding().cuts;
@@ -64,7 +64,7 @@ inline void count_reshard(const TensorStorage& from, const Sharding& to, std::so
 /// which a CommunicationScope does not count.
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
-                               std::source_location at = std::source_location::current()) {
+                               Here at = Here::current()) {
   const TensorStorage& from = storage_of(x);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
@@ -74,15 +74,13 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
   return tensor_of<T, Rank>(to);
 }
 template <class T, int Rank>
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
-                               std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
   return reshard(x, storage_of(x).mesh(), spec, at);
 }
 /// To a sharding that is known by the indices of its axes, such as that of another tensor on the same mesh.
 /// Errors: `unsupported` for one that leaves the value partial; `rank_mismatch`.
 template <class T, int Rank, std::same_as<Sharding> S>  // not of braces: those are a spec
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding,
-                               std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
   const Mesh& mesh = storage_of(x).mesh();
   if (sharding.unreduced != 0)
     fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), detail::at_text(at));
@@ -93,8 +91,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
 
 /// All of a tensor on every device of its mesh. Communication: all-gathers, unless it is replicated.
 template <class T, int Rank>
-ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
-                                   std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   return reshard(x, PartitionSpec{}, at);
 }
 

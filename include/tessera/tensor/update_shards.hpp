@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstring>
-#include <source_location>
 #include <span>
 
+#include <tessera/base/here.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/storage_of.hpp>
@@ -37,8 +37,7 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
 /// gives them. The layout stays. Copies of the tensor keep what they have.
 /// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
-void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards,
-                       std::source_location at = std::source_location::current()) {
+void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
 }

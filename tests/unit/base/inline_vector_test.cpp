@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 
 namespace {
 

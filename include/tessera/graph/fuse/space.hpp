@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 
 namespace tessera::detail {
 

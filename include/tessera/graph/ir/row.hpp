@@ -7,6 +7,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/host_number.hpp>
 #include <tessera/graph/ir/node.hpp>
 #include <tessera/mesh/sharding.hpp>

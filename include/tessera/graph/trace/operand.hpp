@@ -3,12 +3,13 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
-#include <source_location>
 #include <type_traits>
 
+#include <tessera/base/here.hpp>
 #include <tessera/base/promotion.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/graph/ir/host.hpp>
+#include <tessera/graph/trace/dim.hpp>
+#include <tessera/graph/trace/scalar.hpp>
 
 namespace tessera {
 
@@ -68,8 +69,7 @@ template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 template <class T> struct At {
   const T& value;
   Source source;
-  constexpr At(const T& v, std::source_location at = std::source_location::current())
-      : value(v), source(Source::from(at)) {}
+  constexpr At(const T& v, Here at = Here::current()) : value(v), source(Source::from(at)) {}
 };
 
 }  // namespace tessera

@@ -13,6 +13,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/gemm/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_loops.hpp>
 #include <tessera/kernels/gemm/contraction_provider.hpp>

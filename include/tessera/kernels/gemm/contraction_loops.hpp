@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/gemm/loop_gemm.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>

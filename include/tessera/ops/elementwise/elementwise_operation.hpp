@@ -3,9 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
-#include <source_location>
 #include <type_traits>
 
+#include <tessera/base/here.hpp>
 #include <tessera/base/inline.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/value.hpp>
@@ -150,8 +150,6 @@ inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
 }  // namespace tessera::ops
 
 namespace tessera {
-
-using Here = std::source_location;
 
 namespace detail {
 

@@ -11,24 +11,10 @@
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/rows.hpp>
+#include <tessera/partition/plan/collective.hpp>
 #include <tessera/partition/reshard/parts.hpp>
 
 namespace tessera {
-
-/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
-/// broadcasts; they are there to be called.
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
-
-inline constexpr Collective all_reduce = Collective::all_reduce;
-inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
-inline constexpr Collective all_gather = Collective::all_gather;
-inline constexpr Collective all_to_all = Collective::all_to_all;
-
-constexpr std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                        "permute",    "slice",          "broadcast"};
-  return names[static_cast<std::size_t>(kind)];
-}
 
 /// One collective of a plan, as each device takes part in it.
 struct CollectiveInfo {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 
 namespace tessera::runtime {

@@ -10,7 +10,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>

@@ -3,12 +3,12 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/partition/plan/plan.hpp>
 
@@ -41,8 +41,7 @@ struct CommunicationTotal {
 ///     assert(scope.count(ts::all_reduce, "data") == 3);
 class CommunicationScope {
  public:
-  explicit CommunicationScope(const CommunicationLimit& limit = {},
-                              std::source_location at = std::source_location::current())
+  explicit CommunicationScope(const CommunicationLimit& limit = {}, Here at = Here::current())
       : limit_(limit), source_(Source::from(at)), outer_(innermost()) {
     innermost() = this;
   }

@@ -12,8 +12,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/inline_vector.hpp>
 #include <tessera/base/separate.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/op.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
