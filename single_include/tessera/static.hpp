@@ -689,40 +689,6 @@ template <class T, std::size_t Capacity> struct InlineVector {
   }
 };
 
-/// Most dims a tensor can have.
-inline constexpr int max_rank = 8;
-
-/// Extents of a tensor, outermost first.
-using Shape = InlineVector<std::int64_t, max_rank>;
-
-/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
-/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
-/// and no reduced, sliced or transposed shape overflows.
-constexpr std::int64_t elements_of(const Shape& shape) {
-  std::int64_t n = 1;
-  bool empty = false;
-  for (std::int64_t extent : shape) {
-    empty = empty || extent == 0;
-    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
-  }
-  return empty ? 0 : n;
-}
-
-namespace detail {
-[[noreturn]] inline void fail_volume(const Shape& shape) {
-  std::string text;
-  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
-  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
-}
-}  // namespace detail
-
-/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
-constexpr std::int64_t volume(const Shape& shape) {
-  const std::int64_t n = elements_of(shape);
-  if (n < 0) detail::fail_volume(shape);
-  return n;
-}
-
 }  // namespace tessera
 
 #endif
@@ -1349,6 +1315,51 @@ template <class To, class From> constexpr To narrow(From value, const char* what
   if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))
     fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
   return made;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/shape.hpp
+
+#ifndef TESSERA_BASE_SHAPE_HPP
+#define TESSERA_BASE_SHAPE_HPP
+
+namespace tessera {
+
+/// Most dims a tensor can have.
+inline constexpr int max_rank = 8;
+
+/// Extents of a tensor, outermost first.
+using Shape = InlineVector<std::int64_t, max_rank>;
+
+/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
+/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
+/// and no reduced, sliced or transposed shape overflows.
+constexpr std::int64_t elements_of(const Shape& shape) {
+  std::int64_t n = 1;
+  bool empty = false;
+  for (std::int64_t extent : shape) {
+    empty = empty || extent == 0;
+    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
+  }
+  return empty ? 0 : n;
+}
+
+namespace detail {
+[[noreturn]] inline void fail_volume(const Shape& shape) {
+  std::string text;
+  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
+  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
+}
+}  // namespace detail
+
+/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
+constexpr std::int64_t volume(const Shape& shape) {
+  const std::int64_t n = elements_of(shape);
+  if (n < 0) detail::fail_volume(shape);
+  return n;
 }
 
 }  // namespace tessera
@@ -3829,6 +3840,20 @@ template <class T> class IntrusivePtr {
 
 #endif
 
+// ---- tessera/base/here.hpp
+
+#ifndef TESSERA_BASE_HERE_HPP
+#define TESSERA_BASE_HERE_HPP
+
+namespace tessera {
+
+/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
+using Here = std::source_location;
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/ir/precision.hpp
 
 #ifndef TESSERA_GRAPH_IR_PRECISION_HPP
@@ -4212,10 +4237,10 @@ constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
 
 #endif
 
-// ---- tessera/graph/ir/host.hpp
+// ---- tessera/graph/trace/dim.hpp
 
-#ifndef TESSERA_GRAPH_IR_HOST_HPP
-#define TESSERA_GRAPH_IR_HOST_HPP
+#ifndef TESSERA_GRAPH_TRACE_DIM_HPP
+#define TESSERA_GRAPH_TRACE_DIM_HPP
 
 namespace tessera {
 
@@ -4237,6 +4262,17 @@ class Dim {
   std::int64_t value_ = 0;
   Value placeholder_{};
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/scalar.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_SCALAR_HPP
+#define TESSERA_GRAPH_TRACE_SCALAR_HPP
+
+namespace tessera {
 
 /// A number that is known when a program runs, such as a learning rate: changing it costs nothing.
 class Scalar {
@@ -4327,8 +4363,7 @@ template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 template <class T> struct At {
   const T& value;
   Source source;
-  constexpr At(const T& v, std::source_location at = std::source_location::current())
-      : value(v), source(Source::from(at)) {}
+  constexpr At(const T& v, Here at = Here::current()) : value(v), source(Source::from(at)) {}
 };
 
 }  // namespace tessera
@@ -7380,8 +7415,6 @@ inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
 }  // namespace tessera::ops
 
 namespace tessera {
-
-using Here = std::source_location;
 
 namespace detail {
 
@@ -12863,6 +12896,32 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
 
 #endif
 
+// ---- tessera/partition/plan/collective.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_COLLECTIVE_HPP
+#define TESSERA_PARTITION_PLAN_COLLECTIVE_HPP
+
+namespace tessera {
+
+/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
+/// broadcasts; they are there to be called.
+enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
+
+inline constexpr Collective all_reduce = Collective::all_reduce;
+inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
+inline constexpr Collective all_gather = Collective::all_gather;
+inline constexpr Collective all_to_all = Collective::all_to_all;
+
+constexpr std::string_view name_of(Collective kind) {
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                        "permute",    "slice",          "broadcast"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/reshard/parts.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_PARTS_HPP
@@ -12917,21 +12976,6 @@ struct PartList {
 #define TESSERA_PARTITION_PLAN_PLAN_HPP
 
 namespace tessera {
-
-/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
-/// broadcasts; they are there to be called.
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
-
-inline constexpr Collective all_reduce = Collective::all_reduce;
-inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
-inline constexpr Collective all_gather = Collective::all_gather;
-inline constexpr Collective all_to_all = Collective::all_to_all;
-
-constexpr std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                        "permute",    "slice",          "broadcast"};
-  return names[static_cast<std::size_t>(kind)];
-}
 
 /// One collective of a plan, as each device takes part in it.
 struct CollectiveInfo {

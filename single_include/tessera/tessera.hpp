@@ -410,40 +410,6 @@ template <class T, std::size_t Capacity> struct InlineVector {
   }
 };
 
-/// Most dims a tensor can have.
-inline constexpr int max_rank = 8;
-
-/// Extents of a tensor, outermost first.
-using Shape = InlineVector<std::int64_t, max_rank>;
-
-/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
-/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
-/// and no reduced, sliced or transposed shape overflows.
-constexpr std::int64_t elements_of(const Shape& shape) {
-  std::int64_t n = 1;
-  bool empty = false;
-  for (std::int64_t extent : shape) {
-    empty = empty || extent == 0;
-    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
-  }
-  return empty ? 0 : n;
-}
-
-namespace detail {
-[[noreturn]] inline void fail_volume(const Shape& shape) {
-  std::string text;
-  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
-  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
-}
-}  // namespace detail
-
-/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
-constexpr std::int64_t volume(const Shape& shape) {
-  const std::int64_t n = elements_of(shape);
-  if (n < 0) detail::fail_volume(shape);
-  return n;
-}
-
 }  // namespace tessera
 
 #endif
@@ -1785,6 +1751,51 @@ inline std::string logical_mesh_text(const Mesh& mesh) {
   Coordinates place(static_cast<std::size_t>(mesh.rank()), 0);
   print(print, 0, place);
   return out;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/shape.hpp
+
+#ifndef TESSERA_BASE_SHAPE_HPP
+#define TESSERA_BASE_SHAPE_HPP
+
+namespace tessera {
+
+/// Most dims a tensor can have.
+inline constexpr int max_rank = 8;
+
+/// Extents of a tensor, outermost first.
+using Shape = InlineVector<std::int64_t, max_rank>;
+
+/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
+/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
+/// and no reduced, sliced or transposed shape overflows.
+constexpr std::int64_t elements_of(const Shape& shape) {
+  std::int64_t n = 1;
+  bool empty = false;
+  for (std::int64_t extent : shape) {
+    empty = empty || extent == 0;
+    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
+  }
+  return empty ? 0 : n;
+}
+
+namespace detail {
+[[noreturn]] inline void fail_volume(const Shape& shape) {
+  std::string text;
+  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
+  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
+}
+}  // namespace detail
+
+/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
+constexpr std::int64_t volume(const Shape& shape) {
+  const std::int64_t n = elements_of(shape);
+  if (n < 0) detail::fail_volume(shape);
+  return n;
 }
 
 }  // namespace tessera
@@ -4247,6 +4258,20 @@ template <class T> class IntrusivePtr {
 
 #endif
 
+// ---- tessera/base/here.hpp
+
+#ifndef TESSERA_BASE_HERE_HPP
+#define TESSERA_BASE_HERE_HPP
+
+namespace tessera {
+
+/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
+using Here = std::source_location;
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/promotion.hpp
 
 #ifndef TESSERA_BASE_PROMOTION_HPP
@@ -5447,10 +5472,10 @@ constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
 
 #endif
 
-// ---- tessera/graph/ir/host.hpp
+// ---- tessera/graph/trace/dim.hpp
 
-#ifndef TESSERA_GRAPH_IR_HOST_HPP
-#define TESSERA_GRAPH_IR_HOST_HPP
+#ifndef TESSERA_GRAPH_TRACE_DIM_HPP
+#define TESSERA_GRAPH_TRACE_DIM_HPP
 
 namespace tessera {
 
@@ -5472,6 +5497,17 @@ class Dim {
   std::int64_t value_ = 0;
   Value placeholder_{};
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/scalar.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_SCALAR_HPP
+#define TESSERA_GRAPH_TRACE_SCALAR_HPP
+
+namespace tessera {
 
 /// A number that is known when a program runs, such as a learning rate: changing it costs nothing.
 class Scalar {
@@ -5562,8 +5598,7 @@ template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 template <class T> struct At {
   const T& value;
   Source source;
-  constexpr At(const T& v, std::source_location at = std::source_location::current())
-      : value(v), source(Source::from(at)) {}
+  constexpr At(const T& v, Here at = Here::current()) : value(v), source(Source::from(at)) {}
 };
 
 }  // namespace tessera
@@ -6517,8 +6552,6 @@ inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
 }  // namespace tessera::ops
 
 namespace tessera {
-
-using Here = std::source_location;
 
 namespace detail {
 
@@ -11386,11 +11419,11 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 }
 
 /// " at train.cpp:41", for the end of a message.
-inline std::string at_text(std::source_location at) { return " at " + Source::from(at).text(); }
+inline std::string at_text(Here at) { return " at " + Source::from(at).text(); }
 
-TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at);
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, std::source_location at) {
+TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at) {
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
          at_text(at));
@@ -11403,8 +11436,7 @@ TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& sha
 #endif
 
 /// As tessera::resolve. Its errors name the operation and the user's line.
-inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank,
-                           std::source_location at) {
+inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
   try {
     return resolve(spec, mesh, rank);
   } catch (const error& e) {
@@ -11414,10 +11446,10 @@ inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const
 
 /// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, std::source_location at);
+                                 const PartitionSpec& spec, Here at);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, std::source_location at) {
+                                 const PartitionSpec& spec, Here at) {
   check_shape(op, dtype, shape, rank, at);
   const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
   try {
@@ -11591,7 +11623,7 @@ TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kern
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const kernels::Strides& strides,
-                                     const Mesh& mesh, const PartitionSpec& spec, std::source_location at) {
+                                     const Mesh& mesh, const PartitionSpec& spec, Here at) {
   const StoragePtr storage = allocate("shard", dtype_v<T>, shape, Rank, mesh, spec, at);
   copy_from_host(*storage, data, strides);
   return tensor_of<T, Rank>(storage);
@@ -11599,7 +11631,7 @@ ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const ke
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shape& shape, const Mesh& mesh,
-                                    const PartitionSpec& spec, std::source_location at) {
+                                    const PartitionSpec& spec, Here at) {
   check_shape("shard", dtype_v<T>, shape, Rank, at);
   if (static_cast<std::uint64_t>(volume(shape)) != count)
     fail(errc::host_data, "[shard] element count: ", count, " values for ", shape_text(dtype_v<T>, shape),
@@ -11621,7 +11653,7 @@ concept HostValues = Element<detail::host_element<Range>>;
 ///     auto x = ts::shard(values, {rows, 64}, mesh, {"data", ts::none});   // [rows/data, 64]
 template <int Rank, HostValues Range>
 auto shard(const Range& values, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+           Here at = Here::current()) {
   using T = detail::host_element<Range>;
   if constexpr (std::is_same_v<Range, std::vector<bool>>) {
     const auto bools = std::make_unique<bool[]>(values.size());
@@ -11633,31 +11665,30 @@ auto shard(const Range& values, const Shape& shape, const Mesh& mesh, const Part
 }
 template <HostValues Range, std::size_t Rank>
 auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+           Here at = Here::current()) {
   return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
 }
 
 /// The same for one dim.
 template <HostValues Range>
-auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
 }
 
 /// The same for C arrays, which have a shape, and for values written out: `ts::shard<float>({{1, 2}, {3, 4}}, mesh)`.
 template <Element T, std::size_t N>
 ShardedTensor<T, 1> shard(const T (&values)[N], const Mesh& mesh, const PartitionSpec& spec = {},
-                          std::source_location at = std::source_location::current()) {
+                          Here at = Here::current()) {
   return detail::shard_values<T, 1>(values, N, {static_cast<std::int64_t>(N)}, mesh, spec, at);
 }
 template <Element T, std::size_t N, std::size_t M>
 ShardedTensor<T, 2> shard(const T (&values)[N][M], const Mesh& mesh, const PartitionSpec& spec = {},
-                          std::source_location at = std::source_location::current()) {
+                          Here at = Here::current()) {
   return detail::shard_values<T, 2>(values[0], N * M, detail::shape_from({N, M}), mesh, spec, at);
 }
 template <Element T, std::size_t N, std::size_t M, std::size_t K>
 ShardedTensor<T, 3> shard(const T (&values)[N][M][K], const Mesh& mesh, const PartitionSpec& spec = {},
-                          std::source_location at = std::source_location::current()) {
+                          Here at = Here::current()) {
   return detail::shard_values<T, 3>(values[0][0], N * M * K, detail::shape_from({N, M, K}), mesh, spec, at);
 }
 
@@ -11665,7 +11696,7 @@ namespace detail {
 
 template <class T, int Rank>
 ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, const Mesh& mesh,
-                              const PartitionSpec& spec, std::source_location at) {
+                              const PartitionSpec& spec, Here at) {
   const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
   for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
                    [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
@@ -11680,34 +11711,32 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 ///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
-                            const PartitionSpec& spec = {}, std::source_location at = std::source_location::current()) {
+                            const PartitionSpec& spec = {}, Here at = Here::current()) {
   return detail::filled<T, Rank>("full", shape, value, mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
-          std::source_location at = std::source_location::current()) {
+          Here at = Here::current()) {
   return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), value, mesh, spec, at);
 }
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                             std::source_location at = std::source_location::current()) {
+                             Here at = Here::current()) {
   return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
-auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-           std::source_location at = std::source_location::current()) {
+auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                            std::source_location at = std::source_location::current()) {
+                            Here at = Here::current()) {
   return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
 template <Element T, std::size_t Rank>
-auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-          std::source_location at = std::source_location::current()) {
+auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
@@ -11715,7 +11744,7 @@ auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& sp
 template <Element T>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
-                           std::source_location at = std::source_location::current()) {
+                           Here at = Here::current()) {
   static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
   // Integers wrap as unsigned ones do; floats are rounded once, from double.
   using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
@@ -12060,7 +12089,7 @@ template <class T> __attribute__((noinline)) void shift_values(T* data, std::int
 template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
                                      const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
-                                     std::source_location at) {
+                                     Here at) {
   const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
   for_each_slab<T>(*storage, Cost{2}, [&](T* data, const Box& box) {
     const Shape own = extents(box);
@@ -12084,7 +12113,7 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                               std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
-                              std::source_location at = std::source_location::current()) {
+                              Here at = Here::current()) {
   detail::check_random_element<T>();
   if (!(stddev >= 0)) fail(errc::option, "[normal] deviation at least 0: ", stddev, detail::at_text(at));
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, stddev, mean,
@@ -12092,8 +12121,7 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
 }
 template <Element T, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-            std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
-            std::source_location at = std::source_location::current()) {
+            std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
 
@@ -12102,7 +12130,7 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
-                               std::source_location at = std::source_location::current()) {
+                               Here at = Here::current()) {
   detail::check_random_element<T>();
   const T width = high - low;
   if (!(width > 0) || !std::isfinite(width))
@@ -12113,8 +12141,7 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
 }
 template <Element T, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-             std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
-             std::source_location at = std::source_location::current()) {
+             std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
 }
 
@@ -14716,6 +14743,32 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
 
 #endif
 
+// ---- tessera/partition/plan/collective.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_COLLECTIVE_HPP
+#define TESSERA_PARTITION_PLAN_COLLECTIVE_HPP
+
+namespace tessera {
+
+/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
+/// broadcasts; they are there to be called.
+enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
+
+inline constexpr Collective all_reduce = Collective::all_reduce;
+inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
+inline constexpr Collective all_gather = Collective::all_gather;
+inline constexpr Collective all_to_all = Collective::all_to_all;
+
+constexpr std::string_view name_of(Collective kind) {
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                        "permute",    "slice",          "broadcast"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/reshard/parts.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_PARTS_HPP
@@ -14770,21 +14823,6 @@ struct PartList {
 #define TESSERA_PARTITION_PLAN_PLAN_HPP
 
 namespace tessera {
-
-/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
-/// broadcasts; they are there to be called.
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
-
-inline constexpr Collective all_reduce = Collective::all_reduce;
-inline constexpr Collective reduce_scatter = Collective::reduce_scatter;
-inline constexpr Collective all_gather = Collective::all_gather;
-inline constexpr Collective all_to_all = Collective::all_to_all;
-
-constexpr std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                        "permute",    "slice",          "broadcast"};
-  return names[static_cast<std::size_t>(kind)];
-}
 
 /// One collective of a plan, as each device takes part in it.
 struct CollectiveInfo {
@@ -14974,8 +15012,7 @@ struct CommunicationTotal {
 ///     assert(scope.count(ts::all_reduce, "data") == 3);
 class CommunicationScope {
  public:
-  explicit CommunicationScope(const CommunicationLimit& limit = {},
-                              std::source_location at = std::source_location::current())
+  explicit CommunicationScope(const CommunicationLimit& limit = {}, Here at = Here::current())
       : limit_(limit), source_(Source::from(at)), outer_(innermost()) {
     innermost() = this;
   }
@@ -24223,7 +24260,7 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
 /// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
 template <class Shards>
 auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
-                       std::source_location at = std::source_location::current()) {
+                       Here at = Here::current()) {
   using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
   using T = typename Shard::element;
   const std::string where = detail::at_text(at);
@@ -24560,7 +24597,7 @@ inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
 }
 
 /// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
-inline void count_reshard(const TensorStorage& from, const Sharding& to, std::source_location at) {
+inline void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
   AxisCuts cuts = from.sharding().cuts;
@@ -24590,7 +24627,7 @@ inline void count_reshard(const TensorStorage& from, const Sharding& to, std::so
 /// which a CommunicationScope does not count.
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
-                               std::source_location at = std::source_location::current()) {
+                               Here at = Here::current()) {
   const TensorStorage& from = storage_of(x);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
@@ -24600,15 +24637,13 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
   return tensor_of<T, Rank>(to);
 }
 template <class T, int Rank>
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
-                               std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
   return reshard(x, storage_of(x).mesh(), spec, at);
 }
 /// To a sharding that is known by the indices of its axes, such as that of another tensor on the same mesh.
 /// Errors: `unsupported` for one that leaves the value partial; `rank_mismatch`.
 template <class T, int Rank, std::same_as<Sharding> S>  // not of braces: those are a spec
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding,
-                               std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
   const Mesh& mesh = storage_of(x).mesh();
   if (sharding.unreduced != 0)
     fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), detail::at_text(at));
@@ -24619,8 +24654,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
 
 /// All of a tensor on every device of its mesh. Communication: all-gathers, unless it is replicated.
 template <class T, int Rank>
-ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x,
-                                   std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   return reshard(x, PartitionSpec{}, at);
 }
 
@@ -24641,7 +24675,7 @@ namespace tessera {
 /// Communication: none within a mesh, as each device keeps a part of what it has.
 template <class T, int Rank>
 ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
-                                      std::source_location at = std::source_location::current()) {
+                                      Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   const Sharding wanted = detail::resolve_at("mark_sharding", spec, mesh, Rank, at);
   if (storage.mesh() == mesh && storage.sharding() == wanted) return x;
@@ -24653,16 +24687,14 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mes
   return x;
 }
 template <class T, int Rank>
-ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const PartitionSpec& spec,
-                                      std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
   const Mesh mesh = storage_of(x).mesh();
   return mark_sharding(x, mesh, spec, at);
 }
 
 /// Replicates a tensor on its mesh, in place, and returns it. Communication: all-gathers, unless it is replicated.
 template <class T, int Rank>
-ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x,
-                                       std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   x = reshard(x, PartitionSpec{}, at);
   return x;
 }
@@ -24670,8 +24702,7 @@ ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x,
 /// The shards of a tensor as arrays of their own, one a device, for code that is written for one device of many. No
 /// copy, no communication. Errors: `annotation` for a tensor that is not split.
 template <class T, int Rank>
-LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x,
-                                            std::source_location at = std::source_location::current()) {
+LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (storage.sharding().is_replicated())
     fail(errc::annotation, "[enable_manual_sharding] split tensor: ", layout_text(storage), " is replicated",
@@ -24683,8 +24714,7 @@ LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x,
 /// Errors: `host_data` for an array of another shape than its shard, and for replicas that differ. No communication.
 template <class T, int Rank>
 ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, const PartitionSpec& spec,
-                                               const Shape& full_shape,
-                                               std::source_location at = std::source_location::current()) {
+                                               const Shape& full_shape, Here at = Here::current()) {
   detail::check_shape("disable_manual_sharding", dtype_v<T>, full_shape, Rank, at);
   const Sharding sharding = detail::resolve_at("disable_manual_sharding", spec, x.mesh(), Rank, at);
   std::vector<LocalShard<T, Rank>> shards;
@@ -24728,8 +24758,7 @@ struct RowRange {
 };
 
 /// Number of batches of `size` rows. Errors: `option` for a size below 1, `not_divisible` under Ragged::error.
-inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged,
-                                std::source_location at = std::source_location::current()) {
+inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged, Here at = Here::current()) {
   if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, detail::at_text(at));
   if (ragged == Ragged::error && rows % size != 0)
     fail(errc::not_divisible, "[batches] whole batches: ", rows, " rows in batches of ", size,
@@ -24744,8 +24773,7 @@ constexpr RowRange batch_rows(std::int64_t rows, std::int64_t size, std::int64_t
 /// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
 /// Communication: rows that move to other devices.
 template <class T, int Rank>
-ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range,
-                               std::source_location at = std::source_location::current()) {
+ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");
   const TensorStorage& storage = storage_of(x);
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
@@ -35777,8 +35805,7 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 /// Writes all elements, row-major, to memory on the host.
 /// Errors: `host_data` when the span has another size, `empty_tensor` for a tensor without data.
 template <class T, int Rank>
-void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out,
-             std::source_location at = std::source_location::current()) {
+void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
     fail(errc::host_data, "[to_host] element count: room for ", out.size(), " values of ", layout_text(storage),
@@ -35807,8 +35834,7 @@ template <ExprOperand E> auto to_host(const E& expression) {
 }
 
 /// The value of a tensor of one element, such as a loss. Errors: `shape_mismatch` when it has any other number of them.
-template <class T, int Rank>
-T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_location::current()) {
+template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
     fail(errc::shape_mismatch, "[item] one element: ", layout_text(storage), " has ", volume(storage.shape()),
@@ -35819,7 +35845,7 @@ T item(const ShardedTensor<T, Rank>& x, std::source_location at = std::source_lo
 }
 
 /// The same of an expression, which is run first.
-template <ExprOperand E> auto item(const E& expression, std::source_location at = std::source_location::current()) {
+template <ExprOperand E> auto item(const E& expression, Here at = Here::current()) {
   return item(ShardedTensor<typename E::element, E::rank>(expression), at);
 }
 
@@ -36132,8 +36158,7 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
 /// gives them. The layout stays. Copies of the tensor keep what they have.
 /// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
-void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards,
-                       std::source_location at = std::source_location::current()) {
+void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
 }
