@@ -495,31 +495,6 @@ constexpr bool holds(DType type, double number) {
 
 #endif
 
-// ---- tessera/base/hash.hpp
-
-#ifndef TESSERA_BASE_HASH_HPP
-#define TESSERA_BASE_HASH_HPP
-
-namespace tessera {
-
-/// Mixes one more word into a hash. Order matters; not for adversarial input.
-constexpr std::uint64_t hash_mix(std::uint64_t hash, std::uint64_t word) {
-  hash ^= word + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
-  hash *= 0xff51afd7ed558ccdull;
-  return hash ^ (hash >> 33);
-}
-constexpr std::uint64_t hash_mix(std::uint64_t hash, double value) {
-  return hash_mix(hash, std::bit_cast<std::uint64_t>(value));
-}
-constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
-  for (char c : text) hash = hash_mix(hash, static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
-  return hash_mix(hash, static_cast<std::uint64_t>(text.size()));
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/base/source.hpp
 
 #ifndef TESSERA_BASE_SOURCE_HPP
@@ -688,6 +663,76 @@ template <class T, std::size_t Capacity> struct InlineVector {
     return true;
   }
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/shape.hpp
+
+#ifndef TESSERA_BASE_SHAPE_HPP
+#define TESSERA_BASE_SHAPE_HPP
+
+namespace tessera {
+
+/// Most dims a tensor can have.
+inline constexpr int max_rank = 8;
+
+/// Extents of a tensor, outermost first.
+using Shape = InlineVector<std::int64_t, max_rank>;
+
+/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
+/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
+/// and no reduced, sliced or transposed shape overflows.
+constexpr std::int64_t elements_of(const Shape& shape) {
+  std::int64_t n = 1;
+  bool empty = false;
+  for (std::int64_t extent : shape) {
+    empty = empty || extent == 0;
+    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
+  }
+  return empty ? 0 : n;
+}
+
+namespace detail {
+[[noreturn]] inline void fail_volume(const Shape& shape) {
+  std::string text;
+  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
+  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
+}
+}  // namespace detail
+
+/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
+constexpr std::int64_t volume(const Shape& shape) {
+  const std::int64_t n = elements_of(shape);
+  if (n < 0) detail::fail_volume(shape);
+  return n;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/hash.hpp
+
+#ifndef TESSERA_BASE_HASH_HPP
+#define TESSERA_BASE_HASH_HPP
+
+namespace tessera {
+
+/// Mixes one more word into a hash. Order matters; not for adversarial input.
+constexpr std::uint64_t hash_mix(std::uint64_t hash, std::uint64_t word) {
+  hash ^= word + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
+  hash *= 0xff51afd7ed558ccdull;
+  return hash ^ (hash >> 33);
+}
+constexpr std::uint64_t hash_mix(std::uint64_t hash, double value) {
+  return hash_mix(hash, std::bit_cast<std::uint64_t>(value));
+}
+constexpr std::uint64_t hash_mix(std::uint64_t hash, std::string_view text) {
+  for (char c : text) hash = hash_mix(hash, static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
+  return hash_mix(hash, static_cast<std::uint64_t>(text.size()));
+}
 
 }  // namespace tessera
 
@@ -1315,51 +1360,6 @@ template <class To, class From> constexpr To narrow(From value, const char* what
   if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))
     fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
   return made;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/shape.hpp
-
-#ifndef TESSERA_BASE_SHAPE_HPP
-#define TESSERA_BASE_SHAPE_HPP
-
-namespace tessera {
-
-/// Most dims a tensor can have.
-inline constexpr int max_rank = 8;
-
-/// Extents of a tensor, outermost first.
-using Shape = InlineVector<std::int64_t, max_rank>;
-
-/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
-/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
-/// and no reduced, sliced or transposed shape overflows.
-constexpr std::int64_t elements_of(const Shape& shape) {
-  std::int64_t n = 1;
-  bool empty = false;
-  for (std::int64_t extent : shape) {
-    empty = empty || extent == 0;
-    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
-  }
-  return empty ? 0 : n;
-}
-
-namespace detail {
-[[noreturn]] inline void fail_volume(const Shape& shape) {
-  std::string text;
-  for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
-  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
-}
-}  // namespace detail
-
-/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
-constexpr std::int64_t volume(const Shape& shape) {
-  const std::int64_t n = elements_of(shape);
-  if (n < 0) detail::fail_volume(shape);
-  return n;
 }
 
 }  // namespace tessera

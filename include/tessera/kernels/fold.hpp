@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/strided.hpp>

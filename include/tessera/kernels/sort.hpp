@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <tessera/base/bf16.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
 #include <tessera/kernels/strided.hpp>

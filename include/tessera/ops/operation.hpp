@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/row.hpp>
 
 namespace tessera {

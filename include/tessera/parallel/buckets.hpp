@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/parallel/collectives.hpp>
 
 namespace tessera::collective {

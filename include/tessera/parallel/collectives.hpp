@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/parallel/device_groups.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>

@@ -13,6 +13,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
 #include <tessera/partition/reshard/least_cost_path.hpp>

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/parallel/dtensor.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #include <tessera/runtime/oracle/oracle_rounding.hpp>

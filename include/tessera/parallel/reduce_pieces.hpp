@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tessera/base/bf16.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/parallel/placement.hpp>

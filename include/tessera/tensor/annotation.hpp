@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 #include <tessera/tensor/reshard.hpp>

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <tessera/base/hash.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/reshard.hpp>
 

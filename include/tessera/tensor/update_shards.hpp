@@ -7,6 +7,7 @@
 #include <span>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/storage_of.hpp>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/grouper.hpp>
 #include <tessera/graph/fuse/units.hpp>
 

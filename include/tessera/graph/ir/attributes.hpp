@@ -7,6 +7,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/promotion.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node.hpp>
 
 namespace tessera {

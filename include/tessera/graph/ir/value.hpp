@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/graph.hpp>
 #include <tessera/graph/ir/host_number.hpp>

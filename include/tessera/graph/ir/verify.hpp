@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 
 namespace tessera {

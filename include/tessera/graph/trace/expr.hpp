@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tessera/base/intrusive_ptr.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/operand.hpp>
 
 namespace tessera {

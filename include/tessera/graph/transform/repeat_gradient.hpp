@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 
 namespace tessera {

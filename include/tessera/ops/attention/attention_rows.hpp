@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>

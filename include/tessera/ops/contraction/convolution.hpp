@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/layout/rearrange.hpp>
 #include <tessera/ops/layout/shape.hpp>

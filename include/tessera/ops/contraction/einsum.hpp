@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {

@@ -7,6 +7,7 @@
 
 #include <tessera/base/here.hpp>
 #include <tessera/base/inline.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/expr.hpp>

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/operation.hpp>

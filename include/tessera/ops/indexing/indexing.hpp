@@ -2,6 +2,7 @@
 #define TESSERA_OPS_INDEXING_INDEXING_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {

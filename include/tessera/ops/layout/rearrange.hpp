@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {

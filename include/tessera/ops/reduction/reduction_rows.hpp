@@ -2,6 +2,7 @@
 #define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>

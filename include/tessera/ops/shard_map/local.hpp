@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/ops/shard_map/local_value.hpp>
 

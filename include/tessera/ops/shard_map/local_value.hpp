@@ -2,6 +2,7 @@
 #define TESSERA_OPS_SHARD_MAP_LOCAL_VALUE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/ops/layout/rearrange.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/shard_map/shard_map_text.hpp>

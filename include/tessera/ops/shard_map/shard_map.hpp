@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/ops/shard_map/local_collectives.hpp>
 

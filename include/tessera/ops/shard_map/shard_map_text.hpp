@@ -9,6 +9,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 
 namespace tessera::detail {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
 #include <tessera/partition/plan/unit_flops.hpp>

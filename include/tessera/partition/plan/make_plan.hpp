@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/cut_search.hpp>
 #include <tessera/partition/plan/graph_planner.hpp>
 #include <tessera/partition/plan/plan.hpp>

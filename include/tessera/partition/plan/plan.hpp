@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/graph/ir/program.hpp>

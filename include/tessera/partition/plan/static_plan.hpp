@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/traced_units.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/lifetimes.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/propagation/links.hpp>

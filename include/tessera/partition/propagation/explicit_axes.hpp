@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/rows.hpp>

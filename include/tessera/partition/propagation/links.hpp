@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/rows.hpp>

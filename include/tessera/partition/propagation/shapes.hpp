@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/mesh/mesh.hpp>

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/graph.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/mesh/mesh.hpp>

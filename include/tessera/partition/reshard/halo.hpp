@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 
 namespace tessera {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/plan/plan.hpp>
 

@@ -2,6 +2,7 @@
 #define TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/mesh/sharding.hpp>
 

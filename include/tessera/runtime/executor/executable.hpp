@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/propagation/unasked_reshards.hpp>

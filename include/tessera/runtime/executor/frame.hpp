@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/tensor_layout.hpp>
 

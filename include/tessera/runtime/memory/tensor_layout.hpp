@@ -12,6 +12,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/hash.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>

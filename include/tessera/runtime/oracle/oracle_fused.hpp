@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/runtime/oracle/oracle_value.hpp>

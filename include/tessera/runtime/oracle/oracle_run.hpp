@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #include <tessera/runtime/oracle/oracle_tolerance.hpp>

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/runtime/oracle/oracle_fused.hpp>

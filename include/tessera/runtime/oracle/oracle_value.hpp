@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/oracle/oracle_rounding.hpp>

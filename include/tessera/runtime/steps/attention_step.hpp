@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/kernels/attention/attention_bf16.hpp>
 #include <tessera/kernels/attention/attention_gradient.hpp>

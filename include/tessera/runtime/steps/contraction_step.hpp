@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/gemm/contraction.hpp>
 #include <tessera/kernels/isa.hpp>

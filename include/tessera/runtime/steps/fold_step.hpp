@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/fold.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>

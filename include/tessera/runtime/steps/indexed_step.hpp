@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/indexed.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>

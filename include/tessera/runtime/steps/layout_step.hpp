@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/frame.hpp>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/random.hpp>
 #include <tessera/runtime/executor/frame.hpp>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/prepared_graph.hpp>

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/sort.hpp>
 #include <tessera/runtime/executor/frame.hpp>
