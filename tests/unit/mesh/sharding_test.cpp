@@ -435,7 +435,6 @@ TEST(ShardingTest, SubAxesThatAreNoneAreErrors) {
         errc::spec_axis, [&] { (void)tessera::sub_axis("x", 1, size); }, "'x'");
   expect_error(
       errc::spec_axis, [&] { (void)tessera::sub_axis("x", 0, 2); }, "'x'");
-  const Mesh large({{"x", 32}, {"y", 2}});
   expect_error(errc::capacity, [&] {
     (void)resolve({"x:(1)2", "x:(2)2", "x:(4)2", "x:(8)2", "x:(16)2"}, Mesh({{"x", 64}}), 5);
   });
