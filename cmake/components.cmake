@@ -61,3 +61,10 @@ endfunction()
 
 # Those that tessera::tessera consists of beside the core, where their libraries are found.
 set(tessera_bridges eigen xtensor ranges)
+
+# What messages call the library that a component needs.
+set(tessera_library_of_eigen "Eigen 3.4")
+set(tessera_library_of_xtensor "xtensor 0.24")
+set(tessera_library_of_ranges "range-v3")
+set(tessera_library_of_blas "a BLAS library with cblas.h")
+set(tessera_library_of_onednn "oneDNN")

@@ -31,7 +31,7 @@ target_link_libraries(tessera_compiled PRIVATE $<BUILD_INTERFACE:tessera_develop
 
 foreach(component IN LISTS tessera_bridges)
   if(NOT TARGET tessera::${component})
-    message(FATAL_ERROR "tessera: the library of tessera::${component} was not found; its tests and benchmarks need it. "
+    message(FATAL_ERROR "tessera: ${tessera_library_of_${component}} was not found, which tests, examples and benchmarks need. "
       "tools/setup installs it")
   endif()
 endforeach()
