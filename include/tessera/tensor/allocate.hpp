@@ -44,10 +44,12 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 }
 
 /// " at train.cpp:41", for the end of a message.
-inline std::string at_text(Here at) { return " at " + Source::from(at).text(); }
-
+TESSERA_ONCE std::string at_text(Here at);
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at);
+/// As tessera::resolve. Its errors name the operation and the user's line.
+TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at);
 #if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::string at_text(Here at) { return " at " + Source::from(at).text(); }
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at) {
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
@@ -58,16 +60,14 @@ TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& sha
   if (elements_of(shape) < 0)
     fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^52", at_text(at));
 }
-#endif
-
-/// As tessera::resolve. Its errors name the operation and the user's line.
-inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
+TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
   try {
     return resolve(spec, mesh, rank);
   } catch (const error& e) {
     throw error(e.id(), concat_text(e.what(), ", in ", op, at_text(at)));
   }
 }
+#endif
 
 /// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,

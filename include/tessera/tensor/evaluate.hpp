@@ -40,11 +40,14 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
 }
 
 /// Throws the error once more, with a line where it names none.
-[[noreturn]] inline void rethrow_with_line(const error& e, std::string_view before, Source source) {
+[[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source);
+#if TESSERA_HAS_DEFINITIONS
+[[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source) {
   const std::string_view what = e.what();
   if (source.line == 0 || what.find(" at ") != std::string_view::npos) throw;
   throw error(e.id(), concat_text(what, before, source.text()));
 }
+#endif
 
 /// What the program of an expression can't know is the line that wrote it.
 template <class F> decltype(auto) with_line(Source source, F&& f) {

@@ -271,11 +271,15 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 #endif
 
 /// The plan for these leaves, leased.
-inline PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves,
+                                     const PlanOptions& options = {});
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options) {
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find({mesh, infos, options});
 }
+#endif
 template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   return executable_in(cache_of<Traced>(), leaves, options);
 }

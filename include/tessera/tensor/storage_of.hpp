@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/shape.hpp>
@@ -17,11 +18,28 @@
 namespace tessera {
 
 namespace detail {
-[[noreturn]] inline void fail_without_data(DType dtype, int rank, bool traced) {
+[[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced);
+/// As tensor_of.
+TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank);
+#if TESSERA_HAS_DEFINITIONS
+[[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced) {
   fail(errc::empty_tensor, "[tensor] data: a tensor of ", name_of(dtype), " and rank ", rank,
        traced ? " is part of a trace, its values are not known there"
               : " holds nothing: it was never assigned, or was moved from");
 }
+TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank) {
+  if (!storage) fail_without_data(dtype, rank, false);
+  if (storage->dtype() != dtype)
+    fail(errc::dtype_mismatch, "[tensor_of] element type: ", shape_text(storage->dtype(), storage->shape()),
+         " as a tensor of ", name_of(dtype));
+  if (storage->shape().size() != static_cast<std::size_t>(rank))
+    fail(errc::rank_mismatch, "[tensor_of] rank: ", shape_text(storage->dtype(), storage->shape()),
+         " as a tensor of rank ", rank);
+  if (storage->sharding().unreduced != 0)
+    fail(errc::unsupported, "[tensor_of] reduced value: ", text(storage->sharding(), storage->mesh()),
+         " is still to be reduced");
+}
+#endif
 }  // namespace detail
 
 /// What a tensor holds. Errors: `empty_tensor` for one that holds nothing, and inside a trace.
@@ -33,16 +51,7 @@ template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor
 /// The tensor that a storage is. A tensor is never still to be reduced: partial values live inside of programs alone.
 /// Errors: `empty_tensor` for null, `dtype_mismatch`, `rank_mismatch`, `unsupported` for partial values.
 template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
-  if (!storage) detail::fail_without_data(dtype_v<T>, Rank, false);
-  if (storage->dtype() != dtype_v<T>)
-    fail(errc::dtype_mismatch, "[tensor_of] element type: ", shape_text(storage->dtype(), storage->shape()),
-         " as a tensor of ", name_of(dtype_v<T>));
-  if (storage->shape().size() != static_cast<std::size_t>(Rank))
-    fail(errc::rank_mismatch, "[tensor_of] rank: ", shape_text(storage->dtype(), storage->shape()),
-         " as a tensor of rank ", Rank);
-  if (storage->sharding().unreduced != 0)
-    fail(errc::unsupported, "[tensor_of] reduced value: ", text(storage->sharding(), storage->mesh()),
-         " is still to be reduced");
+  detail::check_tensor_of(storage, dtype_v<T>, Rank);
   return ShardedTensor<T, Rank>(IntrusivePtr<RefCounted>(storage.get()));
 }
 
@@ -58,9 +67,12 @@ template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) 
 }
 
 /// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as messages name it.
-inline std::string layout_text(const TensorStorage& storage) {
+TESSERA_ONCE std::string layout_text(const TensorStorage& storage);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::string layout_text(const TensorStorage& storage) {
   return shape_text(storage.dtype(), storage.shape()) + text(storage.sharding(), storage.mesh());
 }
+#endif
 template <class T, int Rank> std::string layout_text(const ShardedTensor<T, Rank>& x) {
   return layout_text(storage_of(x));
 }
