@@ -55,7 +55,9 @@ TEST(Programs, Convolutions) {
     const auto wide = ts::conv2d(x * 0.5, w, {.strides = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}});
     const auto grouped = ts::conv2d(x, v, {.strides = {1, 3}, .groups = 2});
     const auto line = ts::conv1d(ts::sum<1>(x), u, {.strides = {2}, .padding = {1}});
-    return std::tuple(energy(plain, wide, grouped, line), plain, wide, grouped, line);
+    const auto across = ts::conv_transpose2d(x, w, {.strides = {2, 3}, .output_padding = {1, 0}, .dilation = {1, 2}});
+    const auto apart = ts::conv_transpose2d(x, w, {.strides = {1, 2}, .padding = {1, 1}, .groups = 2});
+    return std::tuple(energy(plain, wide, grouped, line, across, apart), plain, wide, grouped, line, across, apart);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<3>>>(
       with_gradient(f),
@@ -78,8 +80,9 @@ TEST(ProgramsBf16, ScansSortsAndConvolutions) {
     const auto& [x, w] = floats;  // bf16 [n, h, c], [r, c, o]
     const auto sums = ts::cumsum<1>(x), first = ts::sort<0, ts::Order::descending>(x);
     const auto line = ts::conv1d(x, w, {.strides = {2}, .padding = {1}});
+    const auto across = ts::conv_transpose1d(x, w, {.strides = {2}, .padding = {1}});
     const auto all = [](const auto&... y) { return energy(ts::cast<float>(y)...); };
-    return std::tuple(all(sums, first, line), sums, first, line, ts::argsort<2>(x));
+    return std::tuple(all(sums, first, line, across), sums, first, line, across, ts::argsort<2>(x));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3, ts::bf16>, Tensor<3, ts::bf16>>>(
       with_gradient(f),
