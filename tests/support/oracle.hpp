@@ -245,14 +245,14 @@ class Interpreter {
         }
         return y;
       }
-      case Op::gather: {  // table, indices
+      case Op::embedding: {  // table, indices
         Shape shape = x[1]->shape;
         for (std::size_t d = 1; d < x[0]->shape.size(); ++d) shape.push_back(x[0]->shape[d]);
         Array y(shape);
         for_each_index(shape, [&](const Shape& i) { y.at(i) = x[0]->at(table_index(*x[1], i)); });
         return y;
       }
-      case Op::scatter: {  // rows, indices, what the table is shaped like
+      case Op::index_add: {  // rows, indices, what the table is shaped like
         Array y(x[2]->shape);
         for_each_index(x[0]->shape, [&](const Shape& i) { y.at(table_index(*x[1], i)) += x[0]->at(i); });
         return y;
@@ -313,10 +313,10 @@ class Interpreter {
         });
         return y;
       }
-      case Op::take_along:
-      case Op::put_along: {
+      case Op::gather:
+      case Op::scatter_add: {
         const auto d = at(tessera::dim_of(node));
-        const bool takes = node.op == Op::take_along;
+        const bool takes = node.op == Op::gather;
         Array y(takes ? x[1]->shape : x[2]->shape);
         for_each_index(x[1]->shape, [&](const Shape& i) {
           const Shape from = with_extent(i, d, static_cast<std::int64_t>(x[1]->at(i)));

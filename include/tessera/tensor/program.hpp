@@ -42,7 +42,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (op == Op::cumsum) add(own.scans, type);
         if (op == Op::fold) add(own.folds, type);
         if (op == Op::argsort) add(own.sorted, operand());
-        if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
+        if (op == Op::gather || op == Op::scatter_add) add(own.moved, type);
         // What is linear passes partial values on in the element type that it takes them in.
         if (can_be_partial(graph, id))
           add(combined_by(op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);

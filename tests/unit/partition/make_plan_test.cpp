@@ -147,7 +147,7 @@ TEST(MakePlan, ShardedOptimizerStatesScatterGradientsAndGatherWeights) {
 
 struct Lookup {
   Matrix table;
-  constexpr auto operator()(const auto& tokens) const { return ts::gather(table, tokens); }
+  constexpr auto operator()(const auto& tokens) const { return ts::embedding(table, tokens); }
 };
 
 TEST(MakePlan, EmbeddingOverAShardedTableSumsItsParts) {

@@ -34,10 +34,11 @@ TEST(Programs, Sorts) {
     const auto vector = ts::sort<0>(y);
     const auto [best, places] = ts::topk<-1>(x, k);
     const auto [one, place] = ts::topk<0, std::int64_t>(y, 1);
-    const auto taken = ts::take_along<1>(ts::matmul(x, w), at);  // [a, n, a]
-    return std::tuple(energy(middle, first, vector, best, one, taken), middle, first, vector, best, places, one, place,
-                      taken, ts::argsort<0>(x), ts::argsort<1, ts::Order::descending, std::int64_t>(integers),
-                      ts::sort<0>(integers));
+    const auto taken = ts::gather<1>(ts::matmul(x, w), at);  // [a, n, a]
+    const auto added = ts::scatter_add<1>(ts::matmul(x * 0.5, w), at, taken);
+    return std::tuple(energy(middle, first, vector, best, one, taken, added), middle, first, vector, best, places, one,
+                      place, taken, added, ts::argsort<0>(x),
+                      ts::argsort<1, ts::Order::descending, std::int64_t>(integers), ts::sort<0>(integers));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>,
                              Tensor<3, std::int32_t>, ts::Dim>(

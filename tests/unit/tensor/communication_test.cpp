@@ -107,7 +107,7 @@ TEST(communication, parts_of_a_product_are_summed_in_place) {
 // Rows that devices look up for their part of a batch go back into one table.
 TEST(communication, rows_of_a_scatter_are_summed_in_place) {
   constexpr auto gradient = ts::compile([](auto table, auto index, auto weight) {
-    return ts::grad([](const auto& t, const auto& i, const auto& w) { return ts::sum(ts::gather(t, i) * w); })(
+    return ts::grad([](const auto& t, const auto& i, const auto& w) { return ts::sum(ts::embedding(t, i) * w); })(
         table, index, weight);
   });
   constexpr int count = 12, columns = 5;

@@ -109,10 +109,18 @@ template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
   }
 };
 
-template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
+template <int Rank, int D> struct LocalRule<GatherTag<Rank, D>> {
   static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
                               const LocalValue& indices) {
-    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
+    return GatherTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
+  }
+};
+
+template <int Rank, int D> struct LocalRule<ScatterAddTag<Rank, D>> {
+  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                              const LocalValue& indices, const LocalValue& source) {
+    return ScatterAddTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all),
+                                        extended(text, source, all));
   }
 };
 
@@ -126,10 +134,10 @@ template <> struct LocalRule<BroadcastTag> {
 };
 
 /// The table has no leading dims.
-template <> struct LocalRule<GatherTag> {
+template <> struct LocalRule<EmbeddingTag> {
   static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& table,
                               const LocalValue& indices) {
-    return GatherTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
+    return EmbeddingTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
   }
 };
 
@@ -210,9 +218,9 @@ constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done)
 
 /// A table that is looked up is the same on every device.
 template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || !LocalOperand<X>;
+inline constexpr bool looks_up_v = !std::is_same_v<Tag, EmbeddingTag> || !LocalOperand<X>;
 template <class Tag, LocalOperand X, class... Rest>
-inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, GatherTag> || X::varying == 0;
+inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, EmbeddingTag> || X::varying == 0;
 
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
@@ -220,9 +228,10 @@ template <class Tag, class... Operands> struct LocalCall {
   static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
   static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
   static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
-                "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
-                "it up outside, where a table may be split");
+  static_assert(
+      looks_up_v<Tag, Operands...> || Region::structs,
+      "tessera: inside shard_map the table of embedding is the same on every device; gather it first, or look "
+      "it up outside, where a table may be split");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;

@@ -206,9 +206,9 @@ class OracleComparer final : public StepObserver {
       } else if (unit.kind == UnitKind::fold) {
         const auto size = [&](int k) { return static_cast<std::int64_t>(number(own_graph.operand(node, k))); };
         allowed = fold_allowed(own_graph[node], inputs[0], size(1), size(2), *result);
-      } else if (own_graph[node].op == Op::put_along) {
-        allowed = put_along_allowed(own_graph[node], inputs[0], inputs[1], *result);
-      } else if (unit.kind == UnitKind::indexed && own_graph[node].op == Op::scatter) {
+      } else if (own_graph[node].op == Op::scatter_add) {
+        allowed = scatter_add_allowed(own_graph[node], inputs[0], inputs[1], *result);
+      } else if (unit.kind == UnitKind::indexed && own_graph[node].op == Op::index_add) {
         allowed = scatter_allowed(inputs[0], inputs[1], *result);
       } else if (!exact) {
         double slack = 0;

@@ -152,8 +152,8 @@ inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std:
 }
 
 /// Of elements added along a dim.
-inline Allowed put_along_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
-                                 const WholeValue& result) {
+inline Allowed scatter_add_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
+                                   const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   if (operand.value == nullptr || index.value == nullptr) return allowed;
   const auto dim = static_cast<std::size_t>(dim_of(node));

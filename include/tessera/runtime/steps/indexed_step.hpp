@@ -23,7 +23,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
-      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::gather),
+      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::embedding),
         source_(c.graph[c.units[c.step.unit].root].source) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
@@ -93,7 +93,7 @@ class IndexedStep final : public PreparedStep {
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", gathers_ ? "gather" : "scatter", "] index in range: ", outside.load(),
+      fail(errc::dim_range, "[", gathers_ ? "embedding" : "index_add", "] index in range: ", outside.load(),
            " of a table with ", places_.front().window.global, " rows", source_.line == 0 ? "" : " at ",
            source_.text());
   }

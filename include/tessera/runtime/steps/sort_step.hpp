@@ -27,7 +27,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
     // Of argsort: operand, result. Of the others: what is moved, indices, the array with the dim.
     if (node_.op == Op::argsort)
       values_ = {step_.inputs[0], step_.outputs[0]};
-    else if (node_.op == Op::take_along)
+    else if (node_.op == Op::gather)
       values_ = {step_.outputs[0], step_.inputs[1], step_.inputs[0]};
     else
       values_ = {step_.inputs[0], step_.inputs[1], step_.outputs[0]};
@@ -49,7 +49,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
           [&] { fail(errc::dtype_mismatch, "[argsort] dtype: ", name_of(dtype(0)), " has no order"); });
     dispatch<Moved>(
         dtype(0), [&]<class T>() { on_index(dtype(1), [&]<class I>() { move<T, I>(frame); }); },
-        [&] { fail(errc::dtype_mismatch, "[take_along] dtype: ", name_of(dtype(0)), " can't be moved"); });
+        [&] { fail(errc::dtype_mismatch, "[gather] dtype: ", name_of(dtype(0)), " can't be moved"); });
   }
 
  private:
@@ -144,7 +144,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
   }
 
   template <class T, class I> void move(Frame& frame) const {
-    const bool adds = node_.op == Op::put_along;
+    const bool adds = node_.op == Op::scatter_add;
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
     for_each_piece([&](const Piece& piece) {
@@ -167,7 +167,7 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", adds ? "put_along" : "take_along", "] index in range: ", outside.load(),
+      fail(errc::dim_range, "[", adds ? "scatter_add" : "gather", "] index in range: ", outside.load(),
            " of a dim with ", pieces_.front().extents[2], " elements", node_.source.line == 0 ? "" : " at ",
            node_.source.text());
   }
