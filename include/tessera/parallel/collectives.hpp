@@ -43,7 +43,7 @@ inline void count(const Mesh& mesh, Collective kind, DType dtype, const DeviceGr
   made.payload_bytes = payload;
   made.wire_bytes = ring_bytes(kind, payload, static_cast<std::int64_t>(members));
   made.source = Source::from(at);
-  made.why = "asked for";
+  made.why = "called";
   scope->permit([&](auto&& f) { f(made, 1); }, [](const CollectiveInfo&) {});
   scope->add(mesh, made);
 }

@@ -154,7 +154,7 @@ template <class F> class Compiled {
 
   /// Calls are recognised by their arguments alone only without options.
   bool asks_nothing() const {
-    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty() &&
+    return options_.outputs == nullptr && !options_.forbid_implicit_reshards && options_.explicit_axes.empty() &&
            !options_.deterministic && options_.sizes == nullptr;
   }
 

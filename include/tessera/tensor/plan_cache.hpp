@@ -229,7 +229,7 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
     for (std::int64_t extent : a.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
   }
   const PlanOptions& o = request.options;
-  hash = hash_mix(hash, std::uint64_t{o.forbid_unasked_reshards} << 1 | std::uint64_t{o.deterministic});
+  hash = hash_mix(hash, std::uint64_t{o.forbid_implicit_reshards} << 1 | std::uint64_t{o.deterministic});
   for (const Name& axis : o.explicit_axes) hash = hash_mix(hash, axis.view());
   if (o.sizes != nullptr) hash = hash_mix(hash, o.sizes->hash());
   if (o.outputs != nullptr)
@@ -240,7 +240,7 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
 TESSERA_ONCE bool PlanCache::is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request) {
   const PlanOptions &a = slot.options, &b = request.options;
   if (slot.program != &program || !(slot.mesh == request.mesh) || slot.arguments.size() != request.arguments.size() ||
-      a.forbid_unasked_reshards != b.forbid_unasked_reshards || a.deterministic != b.deterministic ||
+      a.forbid_implicit_reshards != b.forbid_implicit_reshards || a.deterministic != b.deterministic ||
       !(a.explicit_axes == b.explicit_axes) || (a.sizes == nullptr) != (b.sizes == nullptr) ||
       (a.outputs == nullptr) != (b.outputs == nullptr) || (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
     return false;

@@ -233,7 +233,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     for (const StoragePtr& layer : leaf.layers) {
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
-             ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
+             ", is on ", layer->mesh().text(), ", those before it on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",

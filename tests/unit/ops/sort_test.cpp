@@ -109,7 +109,7 @@ TEST(Sort, Mistakes) {
   const Program program = trace<decltype(best), Float<2>, ts::Dim>();
   EXPECT_NO_THROW(infer(program, {{3, 6}, {}})());
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(program, {{3, 5}, {}}),
-                             "[topk] more elements are asked for than the dim has: f32[3,5], 6 at ", "sort_test.cpp:");
+                             "[topk] k is more than the dim has: f32[3,5], 6 at ", "sort_test.cpp:");
   const auto taken = [](const auto& v, const auto& i) { return ts::gather<1>(v, i); };
   const Program other = trace<decltype(taken), Float<2>, ts::ShardedTensor<std::int32_t, 2>>();
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(other, {{3, 5}, {4, 5}}),

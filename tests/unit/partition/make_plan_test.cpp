@@ -97,7 +97,7 @@ TEST(MakePlan, StoredWeightsAreGatheredWhereTheyAreUsed) {
   EXPECT_EQ(steps[0].kind, ts::StepKind::reshard) << "gathered right before its use";
   EXPECT_EQ(steps[1].kind, ts::StepKind::compute);
   EXPECT_EQ(steps[0].collectives[0].why, "gathered on use");
-  EXPECT_TRUE(steps[0].collectives[0].asked);
+  EXPECT_TRUE(steps[0].collectives[0].requested);
 }
 
 struct SgdStep {
@@ -210,7 +210,7 @@ struct Constrained {
 TEST(MakePlan, ConstraintsAskForTheirReshard) {
   const auto program = ts::Traced<Constrained, Matrix, Matrix>::program();
   ts::PlanOptions strict;
-  strict.forbid_unasked_reshards = true;
+  strict.forbid_implicit_reshards = true;
   const Planned made(program, mesh, {tensor(mesh, {32, 64}, {"data"}), tensor(mesh, {64, 16})}, strict);
   EXPECT_EQ(made.plan.count(ts::all_to_all), 1);
   const ts::PlanValue& result = made.plan.main().values[static_cast<std::size_t>(made.plan.main().outputs[0])];
@@ -227,16 +227,15 @@ TEST(MakePlan, APolicyForbidsReshardsThatNobodyAskedFor) {
                                                 tensor(mesh, {32, 64}, {ts::none, "data"})};
   const Planned made(program, mesh, arguments);
   EXPECT_EQ(made.collectives(), "all_to_all data 8192\n");
-  EXPECT_NE(made.text().find("nobody asked for it"), std::string::npos);
+  EXPECT_NE(made.text().find("; implicit"), std::string::npos);
   ts::PlanOptions strict;
-  strict.forbid_unasked_reshards = true;
+  strict.forbid_implicit_reshards = true;
   try {
     Planned(program, mesh, arguments, strict);
     FAIL() << "the reshard was planned";
   } catch (const ts::error& e) {
     EXPECT_EQ(e.id(), ts::errc::policy);
-    EXPECT_NE(std::string(e.what()).find("[plan] reshard that nobody asked for: all_to_all of 8192 bytes"),
-              std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("[plan] implicit reshard: all_to_all of 8192 bytes"), std::string::npos)
         << e.what();
   }
 }

@@ -105,7 +105,7 @@ device 3, replica 1, [2:3,0:2], 2 elements
     for (float& value : shard) value += static_cast<float>(box.begin[0]);
   });
   EXPECT_EQ(ts::to_host(again), (std::vector<float>{1, 2.5, 3, 4.25, 7, 8}));
-  ts::all_equal(again, small);    // false: the same shape and elements, however they lie?
+  ts::all_equal(again, small);    // false: the same shape and elements, in any sharding?
   ts::same_layout(again, small);  // true: element type, shape, mesh and sharding
   ts::layout_hash(again);         // the same for tensors of one layout
   EXPECT_FALSE(ts::all_equal(again, small));
@@ -115,7 +115,7 @@ device 3, replica 1, [2:3,0:2], 2 elements
   auto moved = ts::reshard(small, ts::Mesh({{"x", 3}}), {"x"});        // on another mesh
   EXPECT_EQ(ts::to_host(columns), host);
   EXPECT_EQ(ts::to_host(moved), host);
-  auto like = ts::reshard(columns, ts::sharding(small));  // as another tensor lies
+  auto like = ts::reshard(columns, ts::sharding(small));  // in the sharding of another tensor
   auto whole = ts::full_tensor(small);                    // on every device
   EXPECT_TRUE(ts::all_equal(like, small) && ts::all_equal(whole, small));
 

@@ -50,7 +50,7 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
     fail_shapes(c, "more elements along the dim than i32 counts");
   if (c.node().arity == 1) return shape;
-  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is more than the dim has", "topk");
   extent = c.number(1);
   return shape;
 }

@@ -47,7 +47,7 @@ inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
   const std::string text =
       concat_text(name_of(c.kind), " over ", axes_text(mesh, c.axes), ": ", bytes_text(c.payload_bytes), ", ",
                   bytes_text(c.wire_bytes), " on the wire", line_text(c.source));
-  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.requested ? ")" : "; implicit)");
 }
 
 /// What a plan, or a frozen one, communicates in all, kind by kind.

@@ -12,9 +12,9 @@
 #include <tessera/partition/plan/unit_flops.hpp>
 #include <tessera/partition/plan/value_bytes.hpp>
 #include <tessera/partition/propagation/flow.hpp>
+#include <tessera/partition/propagation/implicit_reshards.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 #include <tessera/partition/propagation/solve.hpp>
-#include <tessera/partition/propagation/unasked_reshards.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/place_values.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
@@ -172,8 +172,8 @@ class GraphPlanner {
   // ---- reshards
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
-  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
-    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
+  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -195,10 +195,10 @@ class GraphPlanner {
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
+      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
       collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
       if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
-      if (!collective.asked && options_.forbid_unasked_reshards)
+      if (!collective.requested && options_.forbid_implicit_reshards)
         fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
@@ -215,14 +215,14 @@ class GraphPlanner {
   }
 
   /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     Sharding under;
     if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
         !under_windows(graph_[node], target, under))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int from = version(graph_.operand(node, 0), under, source, why, requested);
     const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
     strides_[size(made)] = windows_of(node, from);
     return made;

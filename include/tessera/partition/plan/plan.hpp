@@ -26,7 +26,7 @@ struct CollectiveInfo {
   std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   Source source{};                 ///< the line whose value is communicated
   std::string_view why;            ///< the reason: what needs it
-  bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
+  bool requested = true;           ///< by a spec, a request or a partial value; others are implicit
 };
 
 /// What a value of a plan is stored in.
@@ -101,10 +101,10 @@ template <class Self> struct Communication {
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Collectives that no constraint of the user asks for: see CollectiveInfo::asked.
-  constexpr std::int64_t unasked_count() const {
+  /// Implicit collectives, which no constraint of the user needs: see CollectiveInfo::requested.
+  constexpr std::int64_t implicit_count() const {
     std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.requested ? 0 : times; });
     return n;
   }
 

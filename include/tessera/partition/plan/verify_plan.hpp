@@ -125,9 +125,10 @@ class PlanVerifier {
       return true;
     };
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs lie as the factors say");
+      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs have the shardings of the factors");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
-      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]), "results lie as the factors say");
+      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
+              "results have the shardings of the factors");
     if (unit.kind != UnitKind::layout) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
@@ -149,11 +150,11 @@ class PlanVerifier {
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
-              "a body takes its operands as they lie outside");
+              "a body takes its operands in their shardings outside");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
-              "a body leaves its results as they lie outside");
+              "a body leaves its results in their shardings outside");
     for (int k = 0; k < repeat.carried && size(k) < body.arguments.size(); ++k) {
       const int in = body.arguments[size(k)], out = body.outputs[size(k)];
       if (in < 0 || out < 0) continue;

@@ -11,7 +11,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
-#include <tessera/partition/propagation/unasked_reshards.hpp>
+#include <tessera/partition/propagation/implicit_reshards.hpp>
 #include <tessera/runtime/executor/prepared_graph.hpp>
 #include <tessera/runtime/memory/run_memory.hpp>
 #include <tessera/runtime/memory/storage.hpp>
@@ -220,7 +220,7 @@ class Executable {
 
   void permit(const CommunicationScope& scope) const {
     scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
-                 [&](const CollectiveInfo&) { forbid_unasked_reshards(plan_, compiled_.program); });
+                 [&](const CollectiveInfo&) { forbid_implicit_reshards(plan_, compiled_.program); });
   }
 
   void prepare(int g) {
