@@ -24,7 +24,7 @@ constexpr BrokenRule check_repeat(const NodeCheck& c) {
   for (int k = 0; k < repeat.carried; ++k)
     if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
   for (int a = 0; a < body.size; ++a) {
-    if (body[a].op != Op::argument) continue;
+    if (!body[a].is_argument()) continue;
     const int i = body[a].index();
     if (i >= node.arity) return "an argument of a body is an operand of its repeat";
     if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))

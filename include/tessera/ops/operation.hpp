@@ -52,7 +52,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     const Node& x = c.graph.operand_node(c.id, i);
     const bool size = (row.kind == OpKind::layout || row.kind == OpKind::sort) && x.rank == 0 &&
                       x.dtype == DType::i64 && c.numbers != nullptr;
-    if (!size && x.op == Op::constant) continue;
+    if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }

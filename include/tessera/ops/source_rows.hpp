@@ -6,7 +6,24 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
+
+namespace tessera::build {
+
+constexpr Value extent(Value x, int dim) {
+  if (x.is_unit(dim)) return x.number(1, DType::i64);
+  x = shape_source(x).at(x.source);
+  return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+constexpr Value iota(Value like, int dim, DType type) {
+  like = shape_source(like).at(like.source);
+  return like.make(
+      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {like.id});
+}
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -33,10 +50,26 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
-  if (is_host_source(node.op)) return true;
-  bool all = row_of(node).kind == OpKind::elementwise;
+  const OpRow& row = row_of(node);
+  if (row.host_source != HostSource::no) return true;
+  bool all = row.kind == OpKind::elementwise;
   for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
   return all;
+}
+
+constexpr HostNumber number_of_argument(const HostContext& c) {
+  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
+}
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+constexpr HostNumber size_of_axis(const HostContext& c) {
+  if (c.mesh == nullptr) return c.numbers[c.id];
+  const Name axis = axis_of(c.node());
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, c.node(), *c.mesh);
+  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
 }
 
 constexpr BrokenRule check_argument(const NodeCheck& c) {
@@ -89,22 +122,37 @@ struct ArgumentOp {
 };
 
 struct DimOp {
-  static constexpr OpRow row{
-      .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "dim",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::planned,
+                             .flops = 0};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ScalarOp {
-  static constexpr OpRow row{
-      .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "scalar",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::run,
+                             .flops = 0};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ConstantOp {
-  static constexpr OpRow row{
-      .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "constant",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = [](const HostContext& c) { return number_of(c.node()); },
+                             .host_source = HostSource::planned,
+                             .flops = 0};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return tessera::detail::number_text(graph[id]);
@@ -117,6 +165,10 @@ struct ExtentOp {
                              .arity = 1,
                              .shape = scalar_shape,
                              .sharding = no_factors,
+                             .host = [](const HostContext& c) -> HostNumber {
+                               return c.shapes[c.graph.operand(c.id, 0)][static_cast<std::size_t>(dim_of(c.node()))];
+                             },
+                             .host_source = HostSource::planned,
                              .flops = 0,
                              .shape_only = 1};
   static constexpr CheckRule check = check_extent;
@@ -124,8 +176,13 @@ struct ExtentOp {
 };
 
 struct AxisSizeOp {
-  static constexpr OpRow row{
-      .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "axis_size",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = size_of_axis,
+                             .host_source = HostSource::planned,
+                             .flops = 0};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return std::string(axis_of(graph[id]).view());

@@ -11,6 +11,7 @@
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/tree_map.hpp>
 
 namespace tessera {

@@ -211,19 +211,19 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
   std::vector<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
-  std::vector<std::uint8_t> is_dim(leaves.size(), 0);
+  std::vector<std::uint8_t> is_size(leaves.size(), 0);
   const GraphView& graph = compiled.program.main();
   for (int id = 0; id < graph.size; ++id)
-    if (graph[id].op == Op::dim) is_dim[static_cast<std::size_t>(graph[id].index())] = 1;
+    if (graph[id].is_dim()) is_size[static_cast<std::size_t>(graph[id].index())] = 1;
   for (int g = 1; g < compiled.program.graph_count; ++g)
     for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim)
-        is_dim[static_cast<std::size_t>(node.index())] = 1;
+      if (const Node& node = compiled.program.graphs[g][id]; node.is_dim())
+        is_size[static_cast<std::size_t>(node.index())] = 1;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
     if (leaf.is_number) {
-      info.number = is_dim[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
+      info.number = is_size[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
       infos.push_back(info);
       continue;
     }

@@ -55,7 +55,7 @@ class DimClasses {
   constexpr void unify_node(int id, FactorRule& rule) {
     const Node& node = graph_[id];
     if (node.arity == 0) return;
-    if (node.op == Op::project) {
+    if (node.is_projection()) {
       const Node& repeat = graph_.operand_node(id, 0);
       const int source = graph_.operand(id, 0), output = output_of(node);
       const Repeat shape = Repeat::of(repeat);
@@ -66,7 +66,7 @@ class DimClasses {
       }
       return;
     }
-    if (node.op == Op::repeat) {
+    if (node.is_repeat()) {
       const Repeat shape = Repeat::of(node);
       for (int i = 1; i < shape.stacked; ++i)
         unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));

@@ -201,7 +201,7 @@ class UnitWriter {
     unit.first_input = operand_count();
     for (int i = 0; i < graph_[rule_node].arity; ++i) {
       const int operand = graph_.operand(rule_node, i);
-      if (!reads(rule_node, i) || (at_[operand].host && graph_[rule_node].op != Op::repeat)) continue;
+      if (!reads(rule_node, i) || (at_[operand].host && !graph_[rule_node].is_repeat())) continue;
       if (at_[operand].group == at_[id].group) continue;
       add_operand({.node = operand, .operand = i});
     }
@@ -226,7 +226,7 @@ class UnitWriter {
   constexpr void list_projections(int id) {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
-      if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
+      if (!graph_[p].is_projection() || graph_.operand(p, 0) != id) continue;
       for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
       made_.operands.data()[first + output_of(graph_[p])].node = p;
     }

@@ -192,8 +192,9 @@ class Grouper {
       place.kind = row.kind;
       place.shape_only = row.shape_only;
       const std::int32_t* const operands = graph_.operands + node.first;
-      bool host = node.rank == 0 && (is_host_source(node.op) || row.kind == OpKind::elementwise);
-      const bool computed = host && !is_host_source(node.op);
+      const bool is_source = row.host_source != HostSource::no;
+      bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+      const bool computed = host && !is_source;
       for (int i = 0; i < node.arity; ++i)
         if (operands[i] >= 0) {
           ++places[operands[i]].uses;
@@ -275,8 +276,8 @@ class Grouper {
   constexpr void place(int id) {
     Place& own = at(id);
     const Node& node = graph_.nodes[id];
-    if (own.host || node.op == Op::argument) return;
-    if (node.op == Op::project) {
+    if (own.host || node.is_argument()) return;
+    if (node.is_projection()) {
       own.group = at(graph_.operands[node.first]).group;
       return;
     }

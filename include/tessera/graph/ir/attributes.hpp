@@ -144,6 +144,9 @@ struct Repeat {
   constexpr Labels pack() const {
     return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
   }
+  constexpr Node node(int body, const Source& source) const {
+    return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
+  }
   constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
 
  private:
@@ -155,9 +158,17 @@ struct Repeat {
 
 /// The output of a repeat that a projection is of.
 constexpr int output_of(const Node& project) { return project.index(); }
+/// The projection of an output of that type.
+constexpr Node projection_node(int output, const Node& type) {
+  return {.op = Op::project,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(output)};
+}
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
-constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }
+constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
 
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };

@@ -82,6 +82,23 @@ struct ShapeContext {
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
+/// What the rule of a number on the host sees: the numbers before it, and what the program is planned or run for.
+struct HostContext {
+  GraphView graph;
+  int id = 0;
+  const Shape* shapes = nullptr;          ///< by node
+  const HostNumber* numbers = nullptr;    ///< by node
+  const HostNumber* arguments = nullptr;  ///< by argument index; null: not known
+  const Mesh* mesh = nullptr;             ///< null: sizes of its axes are what `numbers` has
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr HostNumber operand(int i) const { return numbers[graph.operand(id, i)]; }
+};
+
+/// When a source that is a number on the host is known. No device holds it, and it reaches kernels as a uniform.
+enum class HostSource : std::uint8_t { no, planned, run };
+
+using HostRule = HostNumber (*)(const HostContext&);
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 /// Whether the sharding rule of a node has a reduction, so that its result can be partial.
@@ -111,15 +128,18 @@ struct OpRow {
   OffsetRule offset = nullptr;         ///< null: moves no rows
   NumberFunction number = nullptr;     ///< of elementwise operations
   IntegerFunction integers = nullptr;  ///< null: integers are computed with as other numbers are
-  bool folds = false;                  ///< constants are computed when the program is compiled
-  bool predicate = false;              ///< results are bools
-  bool fractional = false;             ///< of integers and bools, results are f32
-  bool of_bools = true;                ///< operands may be bools
-  std::uint8_t flops = 1;              ///< an element of the result
-  std::uint8_t lane_cost = 1;          ///< an element of the result, in additions of vectors
-  std::uint8_t shape_only = 0;         ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;      ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;            ///< nodes of this operation with equal operands are made in one unit
+  HostRule host = nullptr;             ///< null: a number on the host is what `number` and `integers` make of it
+  HostSource host_source = HostSource::no;
+  bool folds = false;              ///< constants are computed when the program is compiled
+  bool predicate = false;          ///< results are bools
+  bool fractional = false;         ///< of integers and bools, results are f32
+  bool of_bools = true;            ///< operands may be bools
+  bool divides = false;            ///< by the second operand: numbers can't be where that is 0
+  std::uint8_t flops = 1;          ///< an element of the result
+  std::uint8_t lane_cost = 1;      ///< an element of the result, in additions of vectors
+  std::uint8_t shape_only = 0;     ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;        ///< nodes of this operation with equal operands are made in one unit
 };
 
 /// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a
@@ -140,20 +160,17 @@ constexpr Reduction combined_by(Op op, DType dtype) {
   return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
 }
 
-/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
-/// as a uniform.
-constexpr bool is_host_source(Op op) {
-  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
-}
-
-/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
+/// Marks the host scalars of a graph, rank-0 values made of numbers alone: 1, and 2 for one that depends on a Scalar,
+/// which no plan knows.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
-    bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node).kind == OpKind::elementwise);
-    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
-    if (is && !is_host_source(node.op))
+    const OpRow& row = row_of(node);
+    const bool is_source = row.host_source != HostSource::no;
+    bool is = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+    std::uint8_t mark = row.host_source == HostSource::run ? 2 : 1;
+    if (is && !is_source)
       for (int i = 0; i < node.arity; ++i) {
         const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
         is = is && own != 0;

@@ -34,10 +34,10 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
   const OpRow& row = row_of(node.op);
   if (!row.folds) return -1;
   for (int i = 0; i < node.arity; ++i)
-    if (made[operands[i]].op != Op::constant) return -1;
+    if (!made[operands[i]].is_constant()) return -1;
   const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
   if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
-  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
+  Node folded{.dtype = node.dtype, .source = node.source};
   const bool reals = is_floating(made[operands[0]].dtype);
   if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
     folded.value = row.number(a.real(), b.real(), 0);
@@ -46,7 +46,7 @@ constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* op
   } else {
     // What can't be known is an error where the shapes are, which names the user's line.
     std::int64_t exact = 0;
-    if (node.op == Op::div || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
+    if (row.divides || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
     folded = integer_node(exact, node.dtype);
     folded.source = node.source;
   }
@@ -65,7 +65,7 @@ constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
         if (f.out_dim[p] == dim) at = f.order[p], ++count;
       if (count != 1) return -1;
       const int size = graph.operand(id, 1 + at);
-      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
+      return size >= 0 && graph[size].is_constant() ? number_of(graph[size]).integer() : -1;
     }
     return -1;
   }
@@ -117,7 +117,7 @@ class PadsToConcat {
       if (valid_) collect(graph_.operand(id, 1));
       return;
     }
-    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).op == Op::constant &&
+    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).is_constant() &&
              (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
     if (!valid_) return;
     like_ = graph_.operand(id, 2);
@@ -204,7 +204,7 @@ template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_a
     Graph graph = rebuild(graph_at(body_of[g]), left_dead);
     if (left_dead) graph = compact(graph.view());
     for (Node& node : graph.nodes) {
-      if (node.op != Op::repeat) continue;
+      if (!node.is_repeat()) continue;
       body_of.push_back(node.index());
       node.value = static_cast<double>(body_of.size() - 1);
     }

@@ -10,7 +10,12 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/contraction/contraction_rows.hpp>
+#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera::ops {
 

@@ -100,6 +100,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr bool divides = false;        ///< by the second operand
   static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
@@ -138,8 +139,10 @@ template <class Operation> constexpr OpRow elementwise_row() {
             .predicate = Operation::predicate,
             .fractional = Operation::fractional,
             .of_bools = Operation::of_bools,
+            .divides = Operation::divides,
             .flops = Operation::flops,
             .lane_cost = Operation::lane_cost};
+  if constexpr (requires { Operation::host; }) row.host = Operation::host;
   if constexpr (Operation::of_integers) row.integers = integer_of<Operation>;
   return row;
 }

@@ -5,6 +5,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {

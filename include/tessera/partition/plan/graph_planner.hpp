@@ -162,7 +162,7 @@ class GraphPlanner {
 
   constexpr void add_arguments() {
     for (int id = 0; id < graph_.size; ++id) {
-      if (host_[size(id)] || graph_[id].op != Op::argument) continue;
+      if (host_[size(id)] || !graph_[id].is_argument()) continue;
       while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
       made_.arguments[size(graph_[id].index())] =
           add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));

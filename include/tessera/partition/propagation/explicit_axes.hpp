@@ -41,15 +41,15 @@ class ExplicitAxes {
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       Sharding made = replicated(node.rank);
-      if (node.op == Op::argument)
+      if (node.is_argument())
         made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
       else if (node.op == Op::constraint)
         made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
       else if (node.op == Op::alike)
         made = of[static_cast<std::size_t>(graph.operand(id, 1))];
-      else if (node.op == Op::repeat)
+      else if (node.is_repeat())
         enter(graph, id, of, derived);
-      else if (node.op == Op::project)
+      else if (node.is_projection())
         made = projected(graph, id, of);
       else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
         made = result(g, graph, id, of);

@@ -66,7 +66,7 @@ class ShardingSolver {
     const GraphView graph = program_.main();
     ValueShardings made = initial(0);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::argument) {
+      if (graph[id].is_argument()) {
         made.of[size(id)] = arguments[graph[id].index()];
         made.fixed[size(id)] = made.argument[size(id)] = 1;
       }
@@ -108,7 +108,7 @@ class ShardingSolver {
   static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
     Growable<std::int32_t> nodes;
     for (int id = 0; id < graph.size; ++id) {
-      if (graph[id].op != Op::argument) continue;
+      if (!graph[id].is_argument()) continue;
       while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
       nodes[size(graph[id].index())] = id;
     }
@@ -119,12 +119,11 @@ class ShardingSolver {
     for (int g = 0; g < program_.graph_count; ++g) {
       const GraphView graph = program_.graphs[g];
       for (int id = 0; id < graph.size; ++id) {
-        if (graph[id].op != Op::repeat) continue;
+        if (!graph[id].is_repeat()) continue;
         const int body = graph[id].index();
         for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
           const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
-          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
-            links[size(body)].tie(-1, from, to);
+          if (from >= 0 && from != to && !program_.graphs[body][to].is_constant()) links[size(body)].tie(-1, from, to);
         }
       }
     }

@@ -69,7 +69,7 @@ class Executable {
     find_donors();
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].op == Op::scalar;
+        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].is_scalar();
     bind_arguments();
     make_results();
   }
@@ -428,7 +428,7 @@ class Executable {
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
     if (v < 0) {
       const int node = graph.outputs[k];
-      result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
+      result.is_number = graph[node].is_dim() || graph[node].is_scalar();
       result.number = frame.numbers[static_cast<std::size_t>(node)];
       if (result.is_number) return false;
       StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
