@@ -131,6 +131,7 @@ struct OpRow {
   HostRule host = nullptr;             ///< null: a number on the host is what `number` and `integers` make of it
   HostSource host_source = HostSource::no;
   bool folds = false;              ///< constants are computed when the program is compiled
+  bool simplifies = false;         ///< has a SimplifyRule: set where rows are collected
   bool predicate = false;          ///< results are bools
   bool fractional = false;         ///< of integers and bools, results are f32
   bool of_bools = true;            ///< operands may be bools

@@ -7,6 +7,8 @@
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/ir/precision.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/graph/transform/simplify.hpp>
+#include <tessera/ops/contraction/split_product.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
@@ -181,6 +183,10 @@ struct EinsumOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     einsum_operand_gradient(r, 0);
     einsum_operand_gradient(r, 1);
+  };
+  static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
+    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    return splits ? split_product(made, node, operands) : -1;
   };
   static constexpr CheckRule check = check_einsum;
   static constexpr AttributeText attributes = einsum_text;

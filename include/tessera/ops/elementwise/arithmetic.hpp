@@ -8,6 +8,7 @@
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/layout/pads_to_concat.hpp>
 
 namespace tessera {
 
@@ -66,6 +67,9 @@ struct AddOp : ElementwiseOperation<2> {
   static constexpr Linearity linear = Linearity::jointly;
   static constexpr bool folds = true, of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x + y; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return made[operands[1]].op == Op::pad ? PadsToConcat(made).sum(node, operands) : -1;
+  }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g());
     r.add(1, r.g());

@@ -119,8 +119,20 @@ struct SelectOp : ElementwiseOperation<3> {
 struct CastOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "cast";
   static constexpr CheckRule check = check_broadcast;
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    const Node& from = made[operands[0]];
+    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
+    const HostNumber number = number_of(from);
+    Node folded{.dtype = node.dtype, .value = number.real()};
+    if (node.dtype == DType::bool_)
+      folded.value = number.real() != 0;
+    else if (!is_floating(node.dtype))
+      folded = integer_node(number.integer(), node.dtype);
+    folded.source = node.source;
+    return made.add(folded);
+  }
   static constexpr HostNumber host(const HostContext& c) {
     const Node& node = c.node();
     const HostNumber from = c.operand(0);
@@ -152,6 +164,9 @@ struct BroadcastOp {
     return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+  }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
 
