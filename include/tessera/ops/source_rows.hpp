@@ -128,7 +128,8 @@ struct DimOp {
                              .sharding = no_factors,
                              .host = number_of_argument,
                              .host_source = HostSource::planned,
-                             .flops = 0};
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = index_text;
 };
@@ -140,7 +141,8 @@ struct ScalarOp {
                              .sharding = no_factors,
                              .host = number_of_argument,
                              .host_source = HostSource::run,
-                             .flops = 0};
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = index_text;
 };
@@ -152,7 +154,8 @@ struct ConstantOp {
                              .sharding = no_factors,
                              .host = [](const HostContext& c) { return number_of(c.node()); },
                              .host_source = HostSource::planned,
-                             .flops = 0};
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return tessera::detail::number_text(graph[id]);
@@ -170,7 +173,8 @@ struct ExtentOp {
                              },
                              .host_source = HostSource::planned,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -182,7 +186,8 @@ struct AxisSizeOp {
                              .sharding = no_factors,
                              .host = size_of_axis,
                              .host_source = HostSource::planned,
-                             .flops = 0};
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return std::string(axis_of(graph[id]).view());
@@ -204,7 +209,8 @@ struct ArangeOp {
                                    rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
                                  },
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_arange;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -216,7 +222,8 @@ struct IotaOp {
                              .shape = like_shape,
                              .sharding = like_sharding,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_iota;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -224,7 +231,7 @@ struct IotaOp {
 // Operands: what to be shaped like, and the key.
 struct RandomOp {
   static constexpr OpRow row{.name = "random",
-                             .kind = OpKind::random,
+                             .unit = UnitKind::random,
                              .arity = 2,
                              .shape = like_shape,
                              .sharding = like_sharding,
@@ -240,20 +247,20 @@ struct RandomOp {
 
 struct ConstraintOp {
   static constexpr OpRow row{.name = "constraint",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 1,
                              .linear = Linearity::first,
                              .shape = like_shape,
                              .sharding = like_sharding,
-                             .flops = 0};
+                             .flops = 0,
+                             .constrains = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     Node made = r.node();
-    const auto layout = static_cast<CotangentLayout>(made.labels[0]);
-    if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (layout == CotangentLayout::own_spec) {  // whose cotangent is sharded as the value is
-      made.value = made.labels[1];
-      made.labels[1] = static_cast<std::int8_t>(r.node().index());
-    }
+    const Constraint own = Constraint::of(made);
+    if (own.cotangent == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentLayout::own_spec)  // whose cotangent is sharded as the value is
+      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
   static constexpr CheckRule check = check_constraint;
@@ -265,7 +272,7 @@ struct ConstraintOp {
 // The result is sharded as the second operand is, whose elements are never read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape = alike_shape,
@@ -276,7 +283,9 @@ struct AlikeOp {
                                    rule.operands[0] = {};  // it is brought to where the result is
                                  },
                              .flops = 0,
-                             .shape_only = 2};
+                             .shape_only = 2,
+                             .sharded_as = 1,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr CheckRule check = check_alike;
 };

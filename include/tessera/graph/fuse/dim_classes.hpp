@@ -72,11 +72,12 @@ class DimClasses {
         unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));
       return;
     }
-    const OpKind kind = row_of(node).kind;
-    if (kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::constraint) return unify_aligned(id);
-    const ShardingRule sharding = row_of(node).sharding;
+    const OpRow& row = row_of(node);
+    if (row.kind == OpKind::elementwise || row.kind == OpKind::index || row.unit == UnitKind::constraint)
+      return unify_aligned(id);
+    const ShardingRule sharding = row.sharding;
     if (sharding == nullptr || node.rank == 0) {
-      if (sharding == nullptr || row_of(node).kind != OpKind::contraction) return;
+      if (sharding == nullptr || row.unit != UnitKind::contraction) return;
     }
     rule.kinds.clear();
     rule.operands.clear();

@@ -29,7 +29,7 @@ enum class InstrKind : std::uint8_t {
 /// One instruction. Operands are earlier instructions.
 struct Instr {
   InstrKind kind = InstrKind::uniform;
-  Op op{};
+  Op op = Op::constant;
   DType dtype = DType::f32;
   Level level = Level::uniform;
   std::uint8_t phase = 0;  ///< number of passes over the row that must have ended before the value exists

@@ -170,6 +170,29 @@ constexpr Node projection_node(int output, const Node& type) {
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
 constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
 
+/// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
+enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+
+/// What a constraint says: the index of its spec, how its cotangent is sharded, and the axes that it is about, which
+/// another spec lists. Over all other axes the partitioner chooses.
+struct Constraint {
+  std::int32_t spec = 0;
+  CotangentLayout cotangent = CotangentLayout::alike;
+  std::int8_t cotangent_spec = 0;  ///< of CotangentLayout::own_spec
+  std::int8_t about = -1;          ///< index of the spec that lists the axes; -1: all axes of the mesh
+
+  static constexpr Constraint of(const Node& node) {
+    return {node.index(), static_cast<CotangentLayout>(node.labels[0]), node.labels[1],
+            static_cast<std::int8_t>(node.labels[2] - 1)};
+  }
+  constexpr void write(Node& node) const {
+    node.value = spec;
+    node.labels[0] = static_cast<std::int8_t>(cotangent);
+    node.labels[1] = cotangent_spec;
+    node.labels[2] = static_cast<std::int8_t>(about + 1);
+  }
+};
+
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };
 

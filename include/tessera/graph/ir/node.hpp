@@ -61,11 +61,6 @@ constexpr Node scalar_node(int index) {
 
 constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
 
-/// How the cotangent of a constraint is sharded, labels[0]: as the value, in any way, or as the spec with index
-/// labels[1] says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index
-/// labels[2] - 1 lists: over all other axes the partitioner chooses.
-enum class CotangentLayout : std::int8_t { alike, free, own_spec };
-
 /// A read-only graph: nodes in topological order.
 struct GraphView {
   const Node* nodes = nullptr;

@@ -47,7 +47,7 @@ class GraphVerifier {
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operand(id, i);
       if (operand >= id) return "operands stand before their users";
-      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
+      if (operand < 0 && !(row.optional_operands && i > 0)) return "only sizes of a rearrange may be absent";
       if (operand >= 0 && graph_[operand].is_repeat() != node.is_projection())
         return "a repeat is read through its projections, and these read nothing else";
     }

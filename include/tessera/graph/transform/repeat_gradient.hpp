@@ -35,16 +35,14 @@ namespace detail {
 /// product is kept as it is read, rounded.
 constexpr bool recomputed(const Graph& graph, int id) {
   const Node& node = graph[id];
-  if (node.is_argument()) return false;
-  if (node.op == Op::cast && node.dtype == DType::bf16) {
+  if (row_of(node).converts && node.dtype == DType::bf16) {
+    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
     const int sum = graph.operand(id, 0);
-    if (graph[sum].op == Op::einsum) return false;
-    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
-      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+    if (is_product(sum)) return false;
+    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
+      if (is_product(graph.operand(sum, i))) return false;
   }
-  const OpKind kind = row_of(node).kind;
-  return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
-         node.op == Op::rearrange || node.op == Op::slice;
+  return row_of(node).recomputed;
 }
 
 /// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of

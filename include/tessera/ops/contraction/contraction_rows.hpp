@@ -174,7 +174,7 @@ inline std::string einsum_text(const ProgramView&, const GraphView& graph, int i
 
 struct EinsumOp {
   static constexpr OpRow row{.name = "einsum",
-                             .kind = OpKind::contraction,
+                             .unit = UnitKind::contraction,
                              .arity = 2,
                              .linear = Linearity::each,
                              .shape = einsum_shape,

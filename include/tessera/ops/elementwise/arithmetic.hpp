@@ -65,7 +65,7 @@ struct SignOp : ElementwiseOperation<1> {
 struct AddOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "add";
   static constexpr Linearity linear = Linearity::jointly;
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool folds = true, of_integers = true, adds = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x + y; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
     return made[operands[1]].op == Op::pad ? PadsToConcat(made).sum(node, operands) : -1;

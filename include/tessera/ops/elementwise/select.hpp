@@ -119,7 +119,7 @@ struct SelectOp : ElementwiseOperation<3> {
 struct CastOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "cast";
   static constexpr CheckRule check = check_broadcast;
-  static constexpr bool of_integers = true;
+  static constexpr bool of_integers = true, converts = true;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
     const Node& from = made[operands[0]];
@@ -156,7 +156,8 @@ struct BroadcastOp {
                              .number = [](double x, double, double) { return x; },
                              .host = [](const HostContext& c) { return c.operand(0); },
                              .flops = 0,
-                             .shape_only = 1u << 1};
+                             .shape_only = 1u << 1,
+                             .recomputed = true};
   static constexpr bool by_part = false;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;

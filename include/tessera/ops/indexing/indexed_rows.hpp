@@ -60,7 +60,7 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
 struct GatherOp {
   static constexpr OpRow row{
       .name = "gather",
-      .kind = OpKind::indexed,
+      .unit = UnitKind::indexed,
       .arity = 2,
       .linear = Linearity::first,
       .shape = gather_shape,
@@ -81,13 +81,14 @@ struct GatherOp {
 struct ScatterOp {
   static constexpr OpRow row{
       .name = "scatter",
-      .kind = OpKind::indexed,
+      .unit = UnitKind::indexed,
       .arity = 3,
       .linear = Linearity::first,
       .shape = [](const ShapeContext& c) { return c.operand(2); },
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
       .partial = always_partial,
-      .shape_only = 1u << 2};
+      .shape_only = 1u << 2,
+      .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value rows = r.x(0), g = r.full_g();
     r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},

@@ -84,7 +84,7 @@ constexpr BrokenRule check_put_along(const NodeCheck& c) {
 
 struct ArgsortOp {
   static constexpr OpRow row{.name = "argsort",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::sort,
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
@@ -96,7 +96,7 @@ struct ArgsortOp {
 
 struct TakeAlongOp {
   static constexpr OpRow row{.name = "take_along",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::along,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape =
@@ -116,12 +116,13 @@ struct TakeAlongOp {
 
 struct PutAlongOp {
   static constexpr OpRow row{.name = "put_along",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::along,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = [](const ShapeContext& c) { return c.operand(2); },
                              .sharding = along_dim_sharding,
-                             .shape_only = 1u << 2};
+                             .shape_only = 1u << 2,
+                             .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
   };

@@ -319,12 +319,11 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   }
   return c.operand(0);
 }
-/// Which place a place receives from, -1: none. `number(i)` is operand i.
-template <class NumberAt>
-constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
-  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
-  for (int i = 1; i < node.arity; i += 2)
-    if (number(i + 1) == place) return number(i);
+/// Which place a place receives from, -1: none.
+constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
+  if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
+  for (int i = 1; i < c.node().arity; i += 2)
+    if (c.number(i + 1) == place) return c.number(i);
   return -1;
 }
 constexpr void permute_gradient(Gradient& r) {
@@ -414,12 +413,15 @@ inline std::string rearrange_text(const ProgramView&, const GraphView& graph, in
 
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = rearrange_shape,
                              .sharding = rearrange_sharding,
-                             .flops = 0};
+                             .factor_extents = factor_extents,
+                             .flops = 0,
+                             .optional_operands = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = rearrange_gradient;
   static constexpr CheckRule check = check_rearrange;
   static constexpr AttributeText attributes = rearrange_text;
@@ -427,14 +429,16 @@ struct RearrangeOp {
 
 struct SliceOp {
   static constexpr OpRow row{.name = "slice",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = slice_shape,
                              .sharding = moved_dim_sharding,
                              .partial = takes_row,
                              .offset = slice_offset,
-                             .flops = 0};
+                             .view = [](const ShapeContext&, const Shape& strides) { return strides; },
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
@@ -444,7 +448,7 @@ struct SliceOp {
 
 struct PadOp {
   static constexpr OpRow row{.name = "pad",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = pad_shape,
@@ -461,7 +465,7 @@ struct PadOp {
 
 struct ConcatOp {
   static constexpr OpRow row{.name = "concat",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::jointly,
                              .shape = concat_shape,
@@ -475,11 +479,12 @@ struct ConcatOp {
 
 struct PermuteOp {
   static constexpr OpRow row{.name = "ppermute",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = permute_shape,
                              .sharding = like_sharding,
+                             .permutation = permuted_from,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
   static constexpr CheckRule check = check_permute;

@@ -23,16 +23,17 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   return x.make(made, {x.id});
 }
 
+constexpr Value sum_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::sum, x, dims, keep); }
 constexpr Value sum_to(Value x, Value like) {
   const Node &from = x.node(), &to = like.node();
   const int missing = from.rank - to.rank;
   const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
   unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
   if (missing > 0) {
-    x = reduce(Op::sum, x, lead, false);
+    x = sum_of(x, lead);
     units >>= missing;
   }
-  return reduce(Op::sum, x, units, true);
+  return sum_of(x, units, true);
 }
 
 }  // namespace tessera::build

@@ -132,7 +132,7 @@ class ShardingSolver {
   /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
     const PartitionSpec& spec = program_.specs[node.index()];
-    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
+    if (Constraint::of(node).about >= 0) return refined(spec, node.rank);  // its axes are known
     try {
       return refined(spec, node.rank);
     } catch (const error& e) {
@@ -148,8 +148,8 @@ class ShardingSolver {
   /// The axes that a constraint is about, 0: all.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
-    if (node.labels[2] > 0)
-      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+    if (const int about = Constraint::of(node).about; about >= 0)
+      for (const SpecEntry& entry : program_.specs[about].entries)
         for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
     return static_cast<std::uint16_t>(axes);
   }
@@ -159,7 +159,7 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     ValueShardings made(graph);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::constraint) {
+      if (row_of(graph[id]).constrains) {
         made.closed[size(id)] = closed_axes(graph[id]);
         made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
@@ -204,8 +204,9 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding>& of = values[size(g)].of;
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
-        of[size(id)] = of[size(graph.operand(id, 1))];
+      if (const int like = row_of(graph[id]).sharded_as;
+          like >= 0 && row_of(graph.operand_node(id, like)).sharded_as >= 0)
+        of[size(id)] = of[size(graph.operand(id, like))];
   }
 
   constexpr bool enter(int g, int u) {

@@ -202,7 +202,7 @@ class Executable {
         }
         --sharding.rank;
       } else if (const Node& node = compiled_.program.main()[compiled_.program.main().outputs[k]];
-                 node.op == Op::constraint && node.labels[2] == 0) {
+                 row_of(node).constrains && Constraint::of(node).about < 0) {
         const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.given_mesh, node.rank);
         if (canonical(written, plan_.given_mesh) == given_sharding(sharding, plan_.given_mesh, plan_.cuts)) {
           results_[k] = TensorLayout::of(plan_.given_mesh, value(v).dtype, shape, written);
@@ -296,8 +296,8 @@ class Executable {
     const Unit& unit = units[step.unit];
     const Node& root = graph[unit.root];
     const bool adds =
-        unit.member_count == 2 && unit.input_count == 2 && graph[units.members[unit.first_member]].op == Op::add;
-    if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+        unit.member_count == 2 && unit.input_count == 2 && row_of(graph[units.members[unit.first_member]]).adds;
+    if (!row_of(root).converts || root.dtype != DType::bf16 || unit.output_count != 1) return false;
     if (!adds) return unit.member_count == 1;
     const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;
     const UnitOperand& row = units.input(step.unit, i);
