@@ -30,18 +30,15 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout 
     fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
                             "ts::reshard for tensors");
   const Value value = lower(context, x);
-  Node made{.op = Op::constraint,
-            .dtype = value.dtype(),
-            .rank = value.node().rank,
-            .unit = value.node().unit,
-            .value = static_cast<double>(constraint_spec(context, spec, X::rank, value.rank()))};
-  made.labels[0] = static_cast<std::int8_t>(layout);
+  Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), layout};
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || made.index() > 127)
+    if (own > 127 || says.spec > 127)
       value.refuse(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
-    made.labels[1] = static_cast<std::int8_t>(own);
+    says.cotangent_spec = static_cast<std::int8_t>(own);
   }
+  says.write(made);
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
 }
 

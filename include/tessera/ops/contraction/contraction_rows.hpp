@@ -5,8 +5,35 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/ir/precision.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/graph/transform/simplify.hpp>
+#include <tessera/ops/contraction/split_product.hpp>
+#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
+
+namespace tessera::build {
+
+/// Of bf16 the result is f32.
+constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  Node made{.op = Op::einsum,
+            .dtype = computed_as(a.dtype()),
+            .labels = labels.pack(),
+            .value = static_cast<double>(static_cast<int>(precision))};
+  for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
+    bool unit = true;
+    for (int i = 0; i < a.rank(); ++i)
+      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) unit = false;
+    for (int i = 0; i < b.rank(); ++i)
+      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) unit = false;
+    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
+    ++made.rank;
+  }
+  return a.make(made, {a.id, b.id});
+}
+
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -149,7 +176,7 @@ inline std::string einsum_text(const ProgramView&, const GraphView& graph, int i
 
 struct EinsumOp {
   static constexpr OpRow row{.name = "einsum",
-                             .kind = OpKind::contraction,
+                             .unit = UnitKind::contraction,
                              .arity = 2,
                              .linear = Linearity::each,
                              .shape = einsum_shape,
@@ -158,6 +185,10 @@ struct EinsumOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     einsum_operand_gradient(r, 0);
     einsum_operand_gradient(r, 1);
+  };
+  static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
+    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    return splits ? split_product(made, node, operands) : -1;
   };
   static constexpr CheckRule check = check_einsum;
   static constexpr AttributeText attributes = einsum_text;

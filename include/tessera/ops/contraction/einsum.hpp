@@ -4,6 +4,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {

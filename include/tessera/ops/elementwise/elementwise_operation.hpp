@@ -100,6 +100,9 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr bool divides = false;        ///< by the second operand
+  static constexpr bool adds = false;           ///< the sum of its operands
+  static constexpr bool converts = false;       ///< the operand, in another element type
   static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
@@ -138,17 +141,29 @@ template <class Operation> constexpr OpRow elementwise_row() {
             .predicate = Operation::predicate,
             .fractional = Operation::fractional,
             .of_bools = Operation::of_bools,
+            .divides = Operation::divides,
+            .adds = Operation::adds,
+            .converts = Operation::converts,
             .flops = Operation::flops,
-            .lane_cost = Operation::lane_cost};
+            .lane_cost = Operation::lane_cost,
+            .recomputed = true};
+  if constexpr (requires { Operation::host; }) row.host = Operation::host;
   if constexpr (Operation::of_integers) row.integers = integer_of<Operation>;
   return row;
 }
 }  // namespace detail
 
 template <std::derived_from<AnyElementwiseOperation> Operation>
-inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
+inline constexpr OpRow row_v<Operation> = row_with_rules<Operation>(detail::elementwise_row<Operation>());
 
 }  // namespace tessera::ops
+
+namespace tessera::build {
+
+template <class Operation> constexpr Value apply(Value x) { return unary(ops::op_v<Operation>, x); }
+template <class Operation> constexpr Value apply(Value x, Value y) { return binary(ops::op_v<Operation>, x, y); }
+
+}  // namespace tessera::build
 
 namespace tessera {
 

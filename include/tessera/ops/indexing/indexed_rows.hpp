@@ -5,6 +5,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
 
 namespace tessera::ops {
@@ -59,7 +60,7 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
 struct EmbeddingOp {
   static constexpr OpRow row{
       .name = "embedding",
-      .kind = OpKind::indexed,
+      .unit = UnitKind::indexed,
       .arity = 2,
       .linear = Linearity::first,
       .shape = embedding_shape,
@@ -80,13 +81,14 @@ struct EmbeddingOp {
 struct IndexAddOp {
   static constexpr OpRow row{
       .name = "index_add",
-      .kind = OpKind::indexed,
+      .unit = UnitKind::indexed,
       .arity = 3,
       .linear = Linearity::first,
       .shape = [](const ShapeContext& c) { return c.operand(2); },
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
       .partial = always_partial,
-      .shape_only = 1u << 2};
+      .shape_only = 1u << 2,
+      .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value rows = r.x(0), g = r.full_g();
     r.add(0, g.make({.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},

@@ -31,7 +31,7 @@ constexpr BrokenRule check_scan(const NodeCheck& c) {
 // Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
 struct CumsumOp {
   static constexpr OpRow row{.name = "cumsum",
-                             .kind = OpKind::scan,
+                             .unit = UnitKind::scan,
                              .arity = 1,
                              .linear = Linearity::first,
                              .shape = like_shape,

@@ -93,7 +93,7 @@ constexpr BrokenRule check_scatter_add(const NodeCheck& c) {
 
 struct ArgsortOp {
   static constexpr OpRow row{.name = "argsort",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::sort,
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
@@ -105,7 +105,7 @@ struct ArgsortOp {
 
 struct GatherOp {
   static constexpr OpRow row{.name = "gather",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::along,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape =
@@ -125,12 +125,13 @@ struct GatherOp {
 
 struct ScatterAddOp {
   static constexpr OpRow row{.name = "scatter_add",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::along,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = scatter_add_shape,
                              .sharding = along_dim_sharding,
-                             .shape_only = 1u << 2};
+                             .shape_only = 1u << 2,
+                             .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::gather(r.full_g(), dim_of(r.node()), r.x(1)));
   };

@@ -5,6 +5,7 @@
 #include <concepts>
 
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera {
 

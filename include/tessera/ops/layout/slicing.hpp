@@ -2,6 +2,7 @@
 #define TESSERA_OPS_LAYOUT_SLICING_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {

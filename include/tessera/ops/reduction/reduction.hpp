@@ -3,6 +3,8 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera {
 

@@ -6,7 +6,9 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
 
 namespace tessera::ops {
 

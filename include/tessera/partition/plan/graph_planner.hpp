@@ -162,7 +162,7 @@ class GraphPlanner {
 
   constexpr void add_arguments() {
     for (int id = 0; id < graph_.size; ++id) {
-      if (host_[size(id)] || graph_[id].op != Op::argument) continue;
+      if (host_[size(id)] || !graph_[id].is_argument()) continue;
       while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
       made_.arguments[size(graph_[id].index())] =
           add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));
@@ -217,24 +217,25 @@ class GraphPlanner {
   /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
   constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     Sharding under;
-    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
-        !under_windows(graph_[node], target, under))
+    const UnderViewRule under_view = row_of(graph_[node]).under_view;
+    if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_view(graph_[node], target, under))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
     const int from = version(graph_.operand(node, 0), under, source, why, requested);
     const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
-    strides_[size(made)] = windows_of(node, from);
+    strides_[size(made)] = view_strides(node, from);
     return made;
   }
-  constexpr Shape windows_of(int node, int source) const {
-    return ops::window_strides(graph_[node], strides_[size(source)],
-                               [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
+  constexpr Shape view_strides(int node, int source) const {
+    const ShapeContext context{graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
+    return row_of(graph_[node]).view(context, strides_[size(source)]);
   }
 
   // ---- units
 
-  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).kind == OpKind::constraint; }
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
@@ -245,7 +246,7 @@ class GraphPlanner {
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     const Sharding target = values_.of[size(node)];
-    const char* const why = graph_[node].labels[2] > 0 ? "shard_map" : "constraint";
+    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
     const int v = version(from, target.without_priority(), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
@@ -257,15 +258,13 @@ class GraphPlanner {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
     if (options_.deterministic) return false;  // kernels may choose their way by strides
-    if (node.op == Op::slice) {
-      strides = strides_[size(source)];
-      return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    const OpRow& row = row_of(node);
+    if (row.view != nullptr) {
+      strides = view_strides(units_[u].root, source);
+      const bool is_whole = row.offset == nullptr || value(source).sharding.dims[dim_of(node)].empty();
+      return is_whole && !(stacked && dim_of(node) == 0);
     }
-    if (node.op == Op::windows) {
-      strides = windows_of(units_[u].root, source);
-      return !(stacked && dim_of(node) == 0);
-    }
-    if (node.op != Op::rearrange) return false;
+    if (row.factor_extents == nullptr) return false;
     const Factors factors = Factors::of(node);
     Shape local;
     for (int f = 0; f < factors.count; ++f) {

@@ -49,7 +49,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::layout) choose_halo(u);
-      if (units[u].kind == UnitKind::layout && graph[units[u].root].op == Op::slice) choose_row(u, deterministic);
+      if (takes_row(u)) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -119,6 +119,10 @@ class Flow {
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
   }
+  /// Whether a unit moves elements, and what devices have of its result may sum up to it.
+  constexpr bool takes_row(int u) const {
+    return units_[u].kind == UnitKind::layout && row_of(graph_[units_[u].root]).partial != nullptr;
+  }
   /// One row of a split dim is summed up from what devices have of it, unless the dim is gathered in fewer bytes, once
   /// for all units that take a row of it.
   constexpr void choose_row(int u, bool deterministic) {
@@ -127,8 +131,7 @@ class Flow {
     if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
     int rows = 0;
     for (int other = 0; other < units_.count; ++other)
-      rows += units_[other].kind == UnitKind::layout && graph_[units_[other].root].op == Op::slice &&
-              dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
               units_.input(other, 0).node == units_.input(u, 0).node;
     FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
     const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);

@@ -69,7 +69,7 @@ class Executable {
     find_donors();
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].op == Op::scalar;
+        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].is_scalar();
     bind_arguments();
     make_results();
   }
@@ -202,7 +202,7 @@ class Executable {
         }
         --sharding.rank;
       } else if (const Node& node = compiled_.program.main()[compiled_.program.main().outputs[k]];
-                 node.op == Op::constraint && node.labels[2] == 0) {
+                 row_of(node).constrains && Constraint::of(node).about < 0) {
         const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.given_mesh, node.rank);
         if (canonical(written, plan_.given_mesh) == given_sharding(sharding, plan_.given_mesh, plan_.cuts)) {
           results_[k] = TensorLayout::of(plan_.given_mesh, value(v).dtype, shape, written);
@@ -296,8 +296,8 @@ class Executable {
     const Unit& unit = units[step.unit];
     const Node& root = graph[unit.root];
     const bool adds =
-        unit.member_count == 2 && unit.input_count == 2 && graph[units.members[unit.first_member]].op == Op::add;
-    if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+        unit.member_count == 2 && unit.input_count == 2 && row_of(graph[units.members[unit.first_member]]).adds;
+    if (!row_of(root).converts || root.dtype != DType::bf16 || unit.output_count != 1) return false;
     if (!adds) return unit.member_count == 1;
     const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;
     const UnitOperand& row = units.input(step.unit, i);
@@ -428,7 +428,7 @@ class Executable {
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
     if (v < 0) {
       const int node = graph.outputs[k];
-      result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
+      result.is_number = graph[node].is_dim() || graph[node].is_scalar();
       result.number = frame.numbers[static_cast<std::size_t>(node)];
       if (result.is_number) return false;
       StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));

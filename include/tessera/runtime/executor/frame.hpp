@@ -139,31 +139,17 @@ class FrameLayout {
     const int shard = of.index(at, root.stacked ? layer : 0);
     layout.root_shard.push_back(shard);
     const kernels::Strides& from = of.strides[static_cast<std::size_t>(shard)];
-    const Box& box = layout.boxes.back();
-    const Node& node = graph[value.node];
-    if (node.op == Op::rearrange) {
+    const OpRow& row = row_of(graph[value.node]);
+    if (row.factor_extents != nullptr) {
       layout.strides.push_back(
           rearranged(graph, value.node, root.sharding, of.boxes[static_cast<std::size_t>(shard)], from));
       layout.offsets.push_back(0);
       return;
     }
-    std::int64_t offset = 0;
-    if (node.op == Op::slice) {
-      const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start = plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))].integer();
-      offset = start * from[dim] * layout.element;
-    }
-    (void)box;
-    if (node.op == Op::windows) {
-      const auto number = [&](int i) {
-        return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))].integer();
-      };
-      layout.strides.push_back(ops::window_strides(node, from, number));
-      layout.offsets.push_back(0);
-      return;
-    }
-    layout.strides.push_back(from);
-    layout.offsets.push_back(offset);
+    const ShapeContext context{graph, value.node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
+    layout.strides.push_back(row.view != nullptr ? row.view(context, from) : from);
+    const auto dim = static_cast<std::size_t>(dim_of(graph[value.node]));
+    layout.offsets.push_back(row.offset != nullptr ? -row.offset(context, 0) * from[dim] * layout.element : 0);
   }
 
  public:

@@ -206,9 +206,9 @@ class OracleComparer final : public StepObserver {
       } else if (unit.kind == UnitKind::fold) {
         const auto size = [&](int k) { return static_cast<std::int64_t>(number(own_graph.operand(node, k))); };
         allowed = fold_allowed(own_graph[node], inputs[0], size(1), size(2), *result);
-      } else if (own_graph[node].op == Op::scatter_add) {
+      } else if (unit.kind == UnitKind::along && row_of(own_graph[node]).scatters) {
         allowed = scatter_add_allowed(own_graph[node], inputs[0], inputs[1], *result);
-      } else if (unit.kind == UnitKind::indexed && own_graph[node].op == Op::index_add) {
+      } else if (unit.kind == UnitKind::indexed && row_of(own_graph[node]).scatters) {
         allowed = scatter_allowed(inputs[0], inputs[1], *result);
       } else if (!exact) {
         double slack = 0;

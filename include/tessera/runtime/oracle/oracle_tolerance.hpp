@@ -226,19 +226,19 @@ inline Allowed attention_allowed(const Node& node, const std::vector<OracleOpera
   // How far the logarithm of a weight may be off: its score, the exponential, the sum that it is divided by.
   const double weight = eps * (order_factor(width) * score + 2 * (1 + score) + order_factor(keys));
   double most = 0;
-  if (node.op == Op::attention_lse) {
+  const AttentionForm form = AttentionForm::of_node(node);
+  if (form.result == AttentionResult::logarithms) {
     most = weight;
   } else {
     const Size v = size_of_rows(operands[2]);
     most = 2 * weight * v.most;
-    if (node.op == Op::attention_grad) {
+    if (form.is_gradient()) {
       const Size g = size_of_rows(operands[5]);
       const double slope = g.norm * v.norm * (4 * weight + 4 * eps * order_factor(std::max(width, keys)));
-      const AttentionForm form = AttentionForm::of_node(node);
       const double sums = 2 * eps * order_factor(queries);
-      most = form.of == 0   ? scale * k.most * slope
-             : form.of == 1 ? queries * scale * q.most * (slope + sums * g.norm * v.norm)
-                            : queries * g.most * (2 * weight + sums);
+      most = form.of() == 0   ? scale * k.most * slope
+             : form.of() == 1 ? queries * scale * q.most * (slope + sums * g.norm * v.norm)
+                              : queries * g.most * (2 * weight + sums);
     }
   }
   Allowed allowed(static_cast<std::size_t>(result.size()), most);

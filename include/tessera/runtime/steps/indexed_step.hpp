@@ -23,7 +23,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
-      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::embedding),
+      : gathers_(!row_of(c.graph[c.units[c.step.unit].root]).scatters),
         source_(c.graph[c.units[c.step.unit].root].source) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
