@@ -39,13 +39,12 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         const auto add = [](DTypeSet& set, DTypeSet more) { set = static_cast<DTypeSet>(set | more); };
         if (op == Op::einsum) add(own.products, operand());
         if (row_of(op).kind == OpKind::attention) add(own.attentions, operand());
-        if (op == Op::cumsum) add(own.scans, type);
+        if (row_of(op).kind == OpKind::scan) own.scans.add(row_of(op).reduction, type);
         if (op == Op::fold) add(own.folds, type);
         if (op == Op::argsort) add(own.sorted, operand());
         if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
         // What is linear passes partial values on in the element type that it takes them in.
-        if (can_be_partial(graph, id))
-          add(combined_by(op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);
+        if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }
     return own;
   }();

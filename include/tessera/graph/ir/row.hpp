@@ -7,6 +7,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/host_number.hpp>
 #include <tessera/graph/ir/node.hpp>
@@ -21,7 +22,7 @@ enum class OpKind : std::uint8_t {
   source,       ///< arguments and numbers: nothing to compute
   index,        ///< a value that follows from its position alone
   elementwise,  ///< one result element from one element of each operand
-  reduction,    ///< sum, max, min
+  reduction,    ///< of the elements along some dims: see OpRow::reduction
   contraction,  ///< einsum
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
@@ -107,19 +108,20 @@ struct OpRow {
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
-  PartialRule partial = nullptr;       ///< null: shards never give partial values of the result
-  OffsetRule offset = nullptr;         ///< null: moves no rows
-  NumberFunction number = nullptr;     ///< of elementwise operations
-  IntegerFunction integers = nullptr;  ///< null: integers are computed with as other numbers are
-  bool folds = false;                  ///< constants are computed when the program is compiled
-  bool predicate = false;              ///< results are bools
-  bool fractional = false;             ///< of integers and bools, results are f32
-  bool of_bools = true;                ///< operands may be bools
-  std::uint8_t flops = 1;              ///< an element of the result
-  std::uint8_t lane_cost = 1;          ///< an element of the result, in additions of vectors
-  std::uint8_t shape_only = 0;         ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;      ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;            ///< nodes of this operation with equal operands are made in one unit
+  PartialRule partial = nullptr;         ///< null: shards never give partial values of the result
+  OffsetRule offset = nullptr;           ///< null: moves no rows
+  Reduction reduction = Reduction::sum;  ///< of reductions and scans; of others, how partial values of results combine
+  NumberFunction number = nullptr;       ///< of elementwise operations
+  IntegerFunction integers = nullptr;    ///< null: integers are computed with as other numbers are
+  bool folds = false;                    ///< constants are computed when the program is compiled
+  bool predicate = false;                ///< results are bools
+  bool fractional = false;               ///< of integers and bools, results are f32
+  bool of_bools = true;                  ///< operands may be bools
+  std::uint8_t flops = 1;                ///< an element of the result
+  std::uint8_t lane_cost = 1;            ///< an element of the result, in additions of vectors
+  std::uint8_t shape_only = 0;           ///< bit i: operand i gives its shape, and its elements are never read
+  std::int8_t joins_operand = -1;        ///< an operand that is made in the same unit, for the first that reads it
+  bool joins_alike = false;              ///< nodes of this operation with equal operands are made in one unit
 };
 
 /// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a
@@ -134,10 +136,11 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
   const PartialRule partial = row_of(graph[id]).partial;
   return partial != nullptr && partial(graph, id);
 }
-/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
-/// the others false.
-constexpr Reduction combined_by(Op op, DType dtype) {
-  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+/// How partial values that a node makes combine. There is no sum of bools: one of them holds what was looked up, the
+/// others false.
+constexpr Reduction combined_by(const Node& node) {
+  const Reduction own = row_of(node).reduction;
+  return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 
 /// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels

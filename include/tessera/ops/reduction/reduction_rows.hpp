@@ -86,7 +86,8 @@ struct SumOp {
                              .linear = Linearity::first,
                              .shape = reduction_shape,
                              .sharding = reduction_sharding,
-                             .partial = always_partial};
+                             .partial = always_partial,
+                             .reduction = Reduction::sum};
   static constexpr GradientRule gradient = [](Gradient& r) {
     if (Reduced::of(r.node()).constant) return;
     Value g = r.g();
@@ -102,7 +103,8 @@ struct MaxOp {
                              .arity = 1,
                              .shape = reduction_shape,
                              .sharding = reduction_sharding,
-                             .partial = always_partial};
+                             .partial = always_partial,
+                             .reduction = Reduction::max};
   static constexpr GradientRule gradient = extreme_gradient;
   static constexpr CheckRule check = check_reduction;
   static constexpr AttributeText attributes = reduced_text;
@@ -114,7 +116,8 @@ struct MinOp {
                              .arity = 1,
                              .shape = reduction_shape,
                              .sharding = reduction_sharding,
-                             .partial = always_partial};
+                             .partial = always_partial,
+                             .reduction = Reduction::min};
   static constexpr GradientRule gradient = extreme_gradient;
   static constexpr CheckRule check = check_reduction;
   static constexpr AttributeText attributes = reduced_text;

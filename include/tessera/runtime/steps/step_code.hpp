@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/separate.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/kernels/strided.hpp>
@@ -29,8 +30,8 @@ namespace tessera::runtime {
 /// What steps are compiled for: the kinds of unit that a program has, and the element types that each kind meets.
 struct StepNeeds {
   std::uint32_t kinds = 0;  ///< a bit for each UnitKind
-  DTypeSet products = 0, attentions = 0, scans = 0, folds = 0, sorted = 0, moved = 0;
-  DTypeSet sums = 0, extremes = 0;  ///< of partial values
+  DTypeSet products = 0, attentions = 0, folds = 0, sorted = 0, moved = 0;
+  ReducedTypes scans, partial;  ///< of partial values
 
   constexpr void add(UnitKind kind) { kinds |= 1u << static_cast<unsigned>(kind); }
   constexpr bool has(UnitKind kind) const { return (kinds >> static_cast<unsigned>(kind) & 1u) != 0; }
@@ -38,12 +39,11 @@ struct StepNeeds {
     return {.kinds = (1u << unit_kinds) - 1,
             .products = number_dtypes,
             .attentions = floating_dtypes,
-            .scans = number_dtypes,
             .folds = number_dtypes,
             .sorted = all_dtypes,
             .moved = all_dtypes,
-            .sums = all_dtypes,
-            .extremes = all_dtypes};
+            .scans = all_scanned_types,
+            .partial = all_partial_types};
   }
 };
 
@@ -90,8 +90,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
 
 template <StepNeeds Needs>
 inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K...>) {
-  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...},
-                  &kernels::strided_reduce_as<Needs.sums, Needs.extremes>};
+  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce_as<Needs.partial>};
 }(std::make_index_sequence<unit_kinds>{});
 
 }  // namespace detail
