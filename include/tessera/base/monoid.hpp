@@ -26,7 +26,8 @@ inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floati
 /// What a monoid has unless it says something else. It adds
 ///   kind, name, partial   its enumerator, and what texts and plans call it and its partial values
 ///   identity<T>()         what combines with every value to that value, and so what a reduction of nothing gives
-///   join(x, y)            x becomes x combined with y: of scalars, of doubles that stand for any element type, of lanes
+///   join(x, y)            x becomes x combined with y: of scalars, of doubles that stand for any element type, of
+///   lanes
 ///                         and masks of kernels, and of the compiler's own vectors, which can't be passed by value
 ///   moved(...)            how far x and y combined may be off where x and y are: the oracle's rounding of reductions
 struct Monoid {
@@ -40,7 +41,8 @@ struct Monoid {
 
 /// Arithmetic of signed integers wraps: it is computed without a sign.
 template <class X>
-using unsigned_of = std::common_type_t<unsigned, std::make_unsigned_t<std::conditional_t<std::is_same_v<X, bool>, char, X>>>;
+using unsigned_of =
+    std::common_type_t<unsigned, std::make_unsigned_t<std::conditional_t<std::is_same_v<X, bool>, char, X>>>;
 
 struct Sum : Monoid {
   static constexpr Reduction kind = Reduction::sum;
@@ -69,6 +71,8 @@ struct Max : Monoid {
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
     if constexpr (requires { maximum(x, y); })
       x = maximum(x, y);
+    else if constexpr (requires { static_cast<bool>(x > y); })
+      x = x != x || x > y ? x : y;
     else
       x = ((x > y) | (x != x)) ? x : y;
   }
@@ -86,6 +90,8 @@ struct Min : Monoid {
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
     if constexpr (requires { minimum(x, y); })
       x = minimum(x, y);
+    else if constexpr (requires { static_cast<bool>(x < y); })
+      x = x != x || x < y ? x : y;
     else
       x = ((x < y) | (x != x)) ? x : y;
   }
@@ -156,8 +162,8 @@ struct ReductionFacts {
 namespace detail {
 
 template <class M> constexpr ReductionFacts reduction_facts() {
-  ReductionFacts facts{M::name, M::partial, M::dtypes, M::idempotent, M::rounds, M::linear, M::widens, 0, nullptr,
-                       nullptr};
+  ReductionFacts facts{M::name,   M::partial, M::dtypes, M::idempotent, M::rounds,
+                       M::linear, M::widens,  0,         nullptr,       nullptr};
   if constexpr (monoids::takes_doubles<M>) {
     facts.identity = M::template identity<double>();
     facts.combined = monoids::combined<M, double>;

@@ -117,7 +117,7 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
   // Axes of which a device other than the first holds nothing of a value that becomes partial.
   unsigned neutral = 0;
   for (std::size_t axis = 0; axis < to.size(); ++axis)
-    if ((fresh >> axis & 1u) && !facts_of(reduction_of(to[axis].op)).idempotent) neutral |= 1u << axis;
+    if ((fresh >> axis & 1u) && !is_idempotent(to[axis].op)) neutral |= 1u << axis;
   // Devices that end with equal values share one piece.
   const ShardGrid distinct(mesh, detail::split_axes(to) | kept | neutral);
   std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(distinct.count()));

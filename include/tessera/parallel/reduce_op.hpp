@@ -20,6 +20,8 @@ constexpr Reduction reduction_of(ReduceOp op) {
                                       Reduction::product, Reduction::bit_and, Reduction::bit_or};
   return reductions[static_cast<std::size_t>(op)];
 }
+/// Whether equal values of all devices are that value together.
+constexpr bool is_idempotent(ReduceOp op) { return op == ReduceOp::avg || facts_of(reduction_of(op)).idempotent; }
 /// The first operation of a reduction: a sum of parts is no average.
 constexpr ReduceOp reduce_op_of(Reduction reduction) {
   for (int op = 0; op <= static_cast<int>(ReduceOp::bit_or); ++op)
