@@ -229,10 +229,10 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
                      to_step = detail::stride_of(table_strides, inner);
   const auto add = [&](std::int64_t from, std::int64_t to) {
     if (to_step == 1) {
-      detail::combine_block<detail::Sum>(table + to, rows + from, from_step, inner.extent);
+      detail::combine_block<monoids::Sum>(table + to, rows + from, from_step, inner.extent);
     } else {
       for (std::int64_t i = 0; i < inner.extent; ++i)
-        table[to + i * to_step] = detail::Sum::apply(table[to + i * to_step], rows[from + i * from_step]);
+        monoids::Sum::join(table[to + i * to_step], rows[from + i * from_step]);
     }
   };
   if constexpr (std::is_same_v<T, float>)

@@ -196,8 +196,7 @@ class GraphPlanner {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
       collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
-      if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
+      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
       if (!collective.requested && options_.forbid_implicit_reshards)
         fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }

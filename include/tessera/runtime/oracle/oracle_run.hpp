@@ -227,9 +227,9 @@ class OracleComparer final : public StepObserver {
     State& state = state_of(layout);
     bool sums = false;
     for (int s = 0; s < kernel.store_count; ++s)
-      sums = sums || (kernel.stores[s].kind == StoreKind::accumulate && kernel.stores[s].op == Op::sum);
+      sums = sums || (kernel.stores[s].kind == StoreKind::accumulate && facts_of(kernel.stores[s].reduction).rounds);
     for (int i = 0; i < kernel.instr_count; ++i)
-      sums = sums || (kernel.instrs[i].kind == InstrKind::reduce && kernel.instrs[i].op == Op::sum);
+      sums = sums || (kernel.instrs[i].kind == InstrKind::reduce && facts_of(kernel.instrs[i].reduction).rounds);
     for (int o = 0; o < unit.output_count; ++o)
       state.allowed[static_cast<std::size_t>(units.output(u, o).node)].clear();
     if (exact && !sums) return;
