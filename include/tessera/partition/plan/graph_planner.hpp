@@ -9,6 +9,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
+#include <tessera/partition/plan/schedule.hpp>
 #include <tessera/partition/plan/unit_flops.hpp>
 #include <tessera/partition/plan/value_bytes.hpp>
 #include <tessera/partition/propagation/flow.hpp>
@@ -59,7 +60,11 @@ class GraphPlanner {
         add_unit(u);
     }
     add_outputs();
+    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
+    scheduler.donate();
+    if (options_.fuse_steps) scheduler.fuse_unstored();
     place_values(made_, plans_);
+    if (options_.fuse_steps) scheduler.fuse_epilogues();
     made_.numbers = found_.numbers;
     made_.shapes = found_.shapes;
     return std::move(made_);
@@ -286,7 +291,6 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
-    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));

@@ -18,6 +18,9 @@ struct PlanOptions {
   /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
   /// no partial value is ever added up. See docs/spmd.md for what it costs.
   bool deterministic = false;
+  /// Steps may run fused with the one that follows (see Fusion). false: each ends before the next begins, and stores
+  /// what it makes, as the reference of oracle mode does.
+  bool fuse_steps = true;
   const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
 };
 

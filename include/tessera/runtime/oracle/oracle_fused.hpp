@@ -32,8 +32,9 @@ class OracleFused {
  public:
   struct Operand {
     const WholeValue* value = nullptr;
-    double slack = 0;          ///< how far all elements may be off already
-    kernels::Strides strides;  ///< by dim of the iteration space
+    double slack = 0;                              ///< how far all elements may be off already
+    kernels::Strides strides;                      ///< by dim of the iteration space
+    const std::vector<double>* allowed = nullptr;  ///< how far each element may be off besides; null: not at all
   };
 
   OracleFused(const Fused& fused, const Shape& space, std::vector<Operand> inputs, std::vector<double> uniforms)
@@ -145,7 +146,9 @@ class OracleFused {
   Number evaluate(const Instr& instr) const {
     if (instr.kind == InstrKind::load) {
       const Operand& from = inputs_[instr.a];
-      return {(*from.value)[place(from)], from.slack};
+      const std::int64_t at = place(from);
+      return {(*from.value)[at],
+              from.slack + (from.allowed == nullptr ? 0 : (*from.allowed)[static_cast<std::size_t>(at)])};
     }
     if (instr.kind == InstrKind::uniform) return {uniforms_[instr.a], 0};
     if (instr.kind == InstrKind::index)

@@ -22,6 +22,7 @@ struct OracleOperand {
   const WholeValue* value = nullptr;  ///< null: a host scalar, or unknown
   double number = 0;                  ///< of a host scalar
   double slack = 0;
+  const std::vector<double>* allowed = nullptr;  ///< of each element by itself: of what a fused step passed on
 };
 
 /// How far rounding can take the results of a unit from those of one device, whose operands are the same but for their

@@ -44,16 +44,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
   }
 
-  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
-  /// space's, which is stored where it is made.
-  bool works_on_boxes() const {
-    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(where_.places.size()) == where_.work.count();
-    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
-    for (const Place& place : where_.places)
-      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
-    return alone;
-  }
-
+  /// The plan fuses only what has an element in its results for each of its space, stored where it is made.
   void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
     double uniforms[64];
     read_uniforms(frame, uniforms);
