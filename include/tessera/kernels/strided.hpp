@@ -16,26 +16,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/reduce_rows.hpp>
-
-namespace tessera::kernels {
-
-/// Distance in elements between neighbours along each dim. Zero repeats an element, negative walks backwards.
-using Strides = InlineVector<std::int64_t, max_rank>;
-
-/// Strides of a row-major array of that shape.
-constexpr Strides contiguous_strides(const Shape& extents) {
-  Strides strides(extents.size(), 1);
-  for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
-  return strides;
-}
-
-/// One operand of a reduction over several arrays.
-struct StridedSource {
-  const void* data = nullptr;
-  Strides strides;
-};
-
-}  // namespace tessera::kernels
+#include <tessera/kernels/strides.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -467,16 +448,6 @@ void strided_reduce(DType type, Reduction reduction, void* dst, const Strides& d
   }();
   strided_reduce_as<types>(type, reduction, dst, dst_strides, sources, extents, accumulate, past_caches);
 }
-
-/// For what has no partial values: it carries no code to combine them.
-inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
-                         bool, bool) {
-  fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
-}
-
-/// How partial values are combined, as a value: a program carries the code for its own element types alone.
-using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
-                                bool accumulate, bool past_caches);
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 

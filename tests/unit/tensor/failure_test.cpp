@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/oracle/oracle.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;

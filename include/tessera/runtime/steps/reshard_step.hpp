@@ -9,7 +9,7 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/transport/communication.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/reshard_plan.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 

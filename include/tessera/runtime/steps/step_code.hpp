@@ -9,13 +9,15 @@
 #include <memory>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/monoid.hpp>
-#include <tessera/base/separate.hpp>
 #include <tessera/graph/fuse/units.hpp>
+#include <tessera/kernels/strides.hpp>
+#include <tessera/runtime/executor/compiled_program.hpp>
+#if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/executable.hpp>
-#if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/steps/along_step.hpp>
 #include <tessera/runtime/steps/attention_step.hpp>
 #include <tessera/runtime/steps/contraction_step.hpp>
@@ -101,7 +103,7 @@ inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K.
 }  // namespace detail
 #endif
 
-#ifdef TESSERA_SEPARATE
+#ifdef TESSERA_COMPILED
 /// Compiled once for all programs, whatever they need.
 const StepCode& every_step_code();
 template <StepNeeds> const StepCode& step_code() { return every_step_code(); }
