@@ -129,7 +129,7 @@ class Interpreter {
 
   void disturb(const GraphView& graph, int id, const std::vector<const Array*>& x, int layer, Array& value) {
     const Node& node = graph[id];
-    if (node.op != Op::sum && node.op != Op::einsum) return disturb_(node, value, value);
+    if (node.op != Op::sum && node.op != Op::einsum && !is(node, "prod")) return disturb_(node, value, value);
     std::vector<Array> sizes;
     for (const Array* operand : x) {
       sizes.push_back(*operand);
@@ -331,8 +331,13 @@ class Interpreter {
       case Op::constraint:
         return *x[0];
       default:
+        if (is(node, "prod")) return reduce(node, *x[0]);
         return elementwise(graph, id, x);
     }
+  }
+  /// Operations that no pass names have no enumerator.
+  static bool is(const Node& node, std::string_view name) {
+    return node.op == static_cast<Op>(tessera::operation_id(name));
   }
 
   static Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
@@ -366,12 +371,15 @@ class Interpreter {
           to.push_back(extents ? 1 : 0);
       return to;
     };
-    const double start = node.op == Op::sum ? 0 : node.op == Op::max ? -INFINITY : INFINITY;
+    const bool multiplies = is(node, "prod");
+    const double start = multiplies ? 1 : node.op == Op::sum ? 0 : node.op == Op::max ? -INFINITY : INFINITY;
     Array y(kept(x.shape, true), start);
     for_each_index(x.shape, [&](const Shape& i) {
       double& to = y.at(kept(i, false));
       const double from = x.at(i);
-      if (node.op == Op::sum)
+      if (multiplies)
+        to *= from;
+      else if (node.op == Op::sum)
         to += from;
       else if (std::isnan(from) || (node.op == Op::max ? from > to : from < to))
         to = from;
