@@ -257,19 +257,8 @@ class Interpreter {
         for_each_index(x[0]->shape, [&](const Shape& i) { y.at(table_index(*x[1], i)) += x[0]->at(i); });
         return y;
       }
-      case Op::cumsum: {
-        const tessera::Scan scan = tessera::Scan::of(node);
-        const auto d = at(tessera::dim_of(node));
-        Array y(x[0]->shape);
-        for_each_index(y.shape, [&](const Shape& i) {
-          const Shape to = with_extent(i, d, scan.reverse ? y.shape[d] - 1 - i[d] : i[d]);
-          if (!scan.exclusive) y.at(to) = x[0]->at(to);
-          if (i[d] == 0) return;
-          const Shape before = with_extent(to, d, to[d] + (scan.reverse ? 1 : -1));
-          y.at(to) += y.at(before) + (scan.exclusive ? x[0]->at(before) : 0);
-        });
-        return y;
-      }
+      case Op::cumsum:
+        return scanned(node, *x[0]);
       case Op::windows:
       case Op::fold: {
         const auto d = at(tessera::dim_of(node));
@@ -332,6 +321,7 @@ class Interpreter {
         return *x[0];
       default:
         if (is(node, "prod")) return reduce(node, *x[0]);
+        if (is(node, "cumprod")) return scanned(node, *x[0]);
         return elementwise(graph, id, x);
     }
   }
@@ -383,6 +373,24 @@ class Interpreter {
         to += from;
       else if (std::isnan(from) || (node.op == Op::max ? from > to : from < to))
         to = from;
+    });
+    return y;
+  }
+
+  static Array scanned(const Node& node, const Array& x) {
+    const tessera::Scan scan = tessera::Scan::of(node);
+    const auto d = at(tessera::dim_of(node));
+    const bool multiplies = is(node, "cumprod");
+    Array y(x.shape);
+    for_each_index(y.shape, [&](const Shape& i) {
+      const Shape to = with_extent(i, d, scan.reverse ? y.shape[d] - 1 - i[d] : i[d]);
+      double value = scan.exclusive ? (multiplies ? 1 : 0) : x.at(to);
+      if (i[d] > 0) {
+        const Shape before = with_extent(to, d, to[d] + (scan.reverse ? 1 : -1));
+        const double own = scan.exclusive ? x.at(before) : value;
+        value = multiplies ? y.at(before) * own : y.at(before) + own;
+      }
+      y.at(to) = value;
     });
     return y;
   }

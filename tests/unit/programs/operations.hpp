@@ -40,7 +40,7 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   constexpr bool is_bool = std::is_same_v<T, bool>, floats = tessera::is_floating_v<T>;
   const bool traced = front == Front::traced;
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return stands_for_others<T> || (floats && traced);
-  if (op == tessera::ops::op_v<tessera::ops::ProdOp>) return true;
+  if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
     case argument:
     case dim:
@@ -315,7 +315,7 @@ constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at
 template <class T> constexpr auto reductions(const auto& x, const auto& y, const auto& w) {
   const auto all =
       std::tuple(ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y), ts::prod<1>(x),
-                 ts::cumsum<0>(x), ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(x));
+                 ts::cumsum<0>(x), ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(x), ts::cumprod<1>(x));
   if constexpr (is_bool<T>)
     return all;
   else
