@@ -129,7 +129,7 @@ class Interpreter {
 
   void disturb(const GraphView& graph, int id, const std::vector<const Array*>& x, int layer, Array& value) {
     const Node& node = graph[id];
-    if (node.op != Op::sum && node.op != Op::einsum) return disturb_(node, value, value);
+    if (node.op != Op::sum && node.op != Op::einsum && !is(node, "prod")) return disturb_(node, value, value);
     std::vector<Array> sizes;
     for (const Array* operand : x) {
       sizes.push_back(*operand);
@@ -257,19 +257,8 @@ class Interpreter {
         for_each_index(x[0]->shape, [&](const Shape& i) { y.at(table_index(*x[1], i)) += x[0]->at(i); });
         return y;
       }
-      case Op::cumsum: {
-        const tessera::Scan scan = tessera::Scan::of(node);
-        const auto d = at(tessera::dim_of(node));
-        Array y(x[0]->shape);
-        for_each_index(y.shape, [&](const Shape& i) {
-          const Shape to = with_extent(i, d, scan.reverse ? y.shape[d] - 1 - i[d] : i[d]);
-          if (!scan.exclusive) y.at(to) = x[0]->at(to);
-          if (i[d] == 0) return;
-          const Shape before = with_extent(to, d, to[d] + (scan.reverse ? 1 : -1));
-          y.at(to) += y.at(before) + (scan.exclusive ? x[0]->at(before) : 0);
-        });
-        return y;
-      }
+      case Op::cumsum:
+        return scanned(node, *x[0]);
       case Op::windows:
       case Op::fold: {
         const auto d = at(tessera::dim_of(node));
@@ -331,8 +320,14 @@ class Interpreter {
       case Op::constraint:
         return *x[0];
       default:
+        if (is(node, "prod")) return reduce(node, *x[0]);
+        if (is(node, "cumprod")) return scanned(node, *x[0]);
         return elementwise(graph, id, x);
     }
+  }
+  /// Operations that no pass names have no enumerator.
+  static bool is(const Node& node, std::string_view name) {
+    return node.op == static_cast<Op>(tessera::operation_id(name));
   }
 
   static Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
@@ -366,15 +361,36 @@ class Interpreter {
           to.push_back(extents ? 1 : 0);
       return to;
     };
-    const double start = node.op == Op::sum ? 0 : node.op == Op::max ? -INFINITY : INFINITY;
+    const bool multiplies = is(node, "prod");
+    const double start = multiplies ? 1 : node.op == Op::sum ? 0 : node.op == Op::max ? -INFINITY : INFINITY;
     Array y(kept(x.shape, true), start);
     for_each_index(x.shape, [&](const Shape& i) {
       double& to = y.at(kept(i, false));
       const double from = x.at(i);
-      if (node.op == Op::sum)
+      if (multiplies)
+        to *= from;
+      else if (node.op == Op::sum)
         to += from;
       else if (std::isnan(from) || (node.op == Op::max ? from > to : from < to))
         to = from;
+    });
+    return y;
+  }
+
+  static Array scanned(const Node& node, const Array& x) {
+    const tessera::Scan scan = tessera::Scan::of(node);
+    const auto d = at(tessera::dim_of(node));
+    const bool multiplies = is(node, "cumprod");
+    Array y(x.shape);
+    for_each_index(y.shape, [&](const Shape& i) {
+      const Shape to = with_extent(i, d, scan.reverse ? y.shape[d] - 1 - i[d] : i[d]);
+      double value = scan.exclusive ? (multiplies ? 1 : 0) : x.at(to);
+      if (i[d] > 0) {
+        const Shape before = with_extent(to, d, to[d] + (scan.reverse ? 1 : -1));
+        const double own = scan.exclusive ? x.at(before) : value;
+        value = multiplies ? y.at(before) * own : y.at(before) + own;
+      }
+      y.at(to) = value;
     });
     return y;
   }

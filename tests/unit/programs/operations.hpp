@@ -40,6 +40,7 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   constexpr bool is_bool = std::is_same_v<T, bool>, floats = tessera::is_floating_v<T>;
   const bool traced = front == Front::traced;
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return stands_for_others<T> || (floats && traced);
+  if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
     case argument:
     case dim:
@@ -312,8 +313,9 @@ constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at
                     ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::iota<0, std::int32_t>(x));
 }
 template <class T> constexpr auto reductions(const auto& x, const auto& y, const auto& w) {
-  const auto all = std::tuple(ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y),
-                              ts::cumsum<0>(x), ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(x));
+  const auto all =
+      std::tuple(ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y), ts::prod<1>(x),
+                 ts::cumsum<0>(x), ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(x), ts::cumprod<1>(x));
   if constexpr (is_bool<T>)
     return all;
   else
@@ -404,11 +406,12 @@ template <class T> void check_everything(int cases = 60) {
         const auto flat = [](auto value) { return ts::cast<R>(ts::merge_dims<0, 1>(value)); };
         if constexpr (is_bool<T>)
           return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
-                               ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)), flat(x / ts::exp(y) * s));
+                               ts::cast<R>(ts::prod<1>(y)), ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)),
+                               flat(x / ts::exp(y) * s));
         else
           return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
-                               ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)), flat(x / ts::exp(y) * s),
-                               flat(ts::matmul(x, w)));
+                               ts::cast<R>(ts::prod<1>(y)), ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)),
+                               flat(x / ts::exp(y) * s), flat(ts::matmul(x, w)));
       },
       28);
   if constexpr (ts::is_floating_v<T> && stands_for_others<T>)

@@ -11,8 +11,11 @@ TEST(Programs, CumulativeSums) {
     const auto both = ts::cumsum<2, ts::Scan{.reverse = true, .exclusive = true}>(middle);
     const auto vector = ts::cumsum<0>(y);
     const auto partial = ts::cumsum<0>(ts::matmul(x, w)) * 0.5;
-    return std::tuple(energy(middle, last, first, both, vector, partial), middle, last, first, both, vector, partial,
-                      ts::cumsum<1>(integers), ts::cumsum<0, ts::Scan{.reverse = true}>(integers));
+    const auto products = ts::cumprod<1>(x * 0.25 + 1.0),
+               zeros = ts::cumprod<0, ts::Scan{.exclusive = true}>(ts::relu(x));
+    return std::tuple(energy(middle, last, first, both, vector, partial, products, zeros), middle, last, first, both,
+                      vector, partial, ts::cumsum<1>(integers), ts::cumsum<0, ts::Scan{.reverse = true}>(integers),
+                      products, zeros);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>>(
       with_gradient(f),

@@ -60,7 +60,24 @@ struct CumsumOp : ScanOperation {
   };
 };
 
-using ScanOperations = OperationList<CumsumOp>;
+/// Each element x is a factor of the products from it on. Before the first zero of a line the slopes are the sum of
+/// g y / x; at it the zero is left out of the products that it is in; behind it they are 0.
+struct CumprodOp : ScanOperation {
+  static constexpr OpRow row = scan_row("cumprod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Scan how = Scan::of(r.node()), back{!how.reverse, how.exclusive};
+    const int dim = dim_of(r.node());
+    const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value zeros = build::cumsum(build::select(is_zero, one, zero), dim, {.reverse = how.reverse});
+    const Value first = build::binary(Op::logical_and, is_zero, build::binary(Op::equal, zeros, one));
+    const Value passed = build::scan(r.node().op, build::select(first, one, x), dim, how);
+    const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
+    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, zero)));
+  };
+};
+
+using ScanOperations = OperationList<CumsumOp, CumprodOp>;
 
 }  // namespace tessera::ops
 

@@ -101,6 +101,18 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
   return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
 }
 
+/// Products over the named dims (all when none is named): `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of
+/// bools and of integers below 32 bits are i32; wider ones wrap around. Of no elements it is 1; NaN where any element
+/// is. f32 is multiplied in f32, off by at most n 2^-23 of the product; bf16 is multiplied in f32 and rounded once it
+/// is whole. Shapes and communication as of `sum`: the partial values of a sharded dim are multiplied. The gradient is
+/// right where elements are zero, as in PyTorch; second derivatives are right where none is.
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

@@ -117,7 +117,21 @@ struct MinOp : ReductionOperation {
   static constexpr GradientRule gradient = extreme_gradient;
 };
 
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
+/// The slope along an element is the product of the others: y / x where no element is zero, the product of the others
+/// at the only zero there is, and 0 beside a zero.
+struct ProdOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("prod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const unsigned dims = Reduced::of(r.node()).dims;
+    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value own_zeros = build::select(is_zero, one, zero), zeros = build::reduce(Op::sum, own_zeros, dims, true);
+    const Value others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * build::select(build::binary(Op::equal, zeros, own_zeros), others, zero));
+  };
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
 
 }  // namespace tessera::ops
 
