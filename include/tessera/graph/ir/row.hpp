@@ -170,6 +170,9 @@ struct OpRow {
   bool recomputed = false;         ///< cheap: a backward pass computes it again rather than keep it for each layer
   std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
   bool joins_alike = false;        ///< nodes of this operation with equal operands are made in one unit
+
+  /// Of an elementwise operation: the element type of its result, given that in which its operands meet.
+  constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
 };
 
 /// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a

@@ -11,7 +11,7 @@ namespace detail {
 template <int Rank, int D, Scan S> struct CumsumTag {
   template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
+    return build::cumsum(x.at(context.source), x.shifted(D, Rank), S);
   }
 };
 

@@ -14,14 +14,15 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
   }
   static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
   }
 };
 
 template <int Rank, int D> struct TakeAlongTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class Indices> struct result : A {
     using Said = decltype([] {
       static_assert(
@@ -31,7 +32,7 @@ template <int Rank, int D> struct TakeAlongTag {
     });
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
                      "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
@@ -44,7 +45,7 @@ template <int Rank, int D, Order O> struct SortTag {
   template <class A> using result = A;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
   }
 };

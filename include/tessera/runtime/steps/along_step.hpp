@@ -28,10 +28,10 @@ template <DTypeSet Types> class AlongStep final : public LineStep {
   bool adds_;
 
   AlongStep(const StepContext& c, bool adds)
-      : LineStep(c,
-                 {(adds ? c.step.inputs : c.step.outputs)[0], c.step.inputs[1],
-                  (adds ? c.step.outputs : c.step.inputs)[0]},
-                 false),
+      : LineStep(
+            c,
+            {(adds ? c.step.inputs : c.step.outputs)[0], c.step.inputs[1], (adds ? c.step.outputs : c.step.inputs)[0]},
+            false),
         adds_(adds) {}
 
   template <class T, class I> void move(Frame& frame) const {
@@ -50,7 +50,7 @@ template <DTypeSet Types> class AlongStep final : public LineStep {
       }
       shape.array[dim_] = 0;
       const auto bad = adds_ ? kernels::move_along<true, T, I>(shape, moved, array, indices)
-                            : kernels::move_along<false, T, I>(shape, moved, array, indices);
+                             : kernels::move_along<false, T, I>(shape, moved, array, indices);
       if (bad) {
         outside.store(*bad, std::memory_order_relaxed);
         found.store(true, std::memory_order_release);

@@ -58,7 +58,6 @@ class LineStep : public PreparedStep {
                  [&](std::int64_t i) { f(pieces_[static_cast<std::size_t>(i)]); });
   }
 
-
  private:
   bool sorts_;
   InlineVector<std::int32_t, 3> values_;
@@ -94,8 +93,8 @@ class LineStep : public PreparedStep {
     const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
     const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
     // About 2 ns an element and a halving of the line to sort; 1 ns to move one.
-    const double line = static_cast<double>(longest) *
-                        (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
+    const double line =
+        static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
     const auto step = static_cast<std::int64_t>(
         std::clamp(1e5 / (line * static_cast<double>(others)), 1.0, static_cast<double>(whole)));
     for (std::int64_t begin = 0; begin < whole; begin += step) {
