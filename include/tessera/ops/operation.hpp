@@ -2,6 +2,7 @@
 #define TESSERA_OPS_OPERATION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,25 @@ namespace ops {
 ///   simplify  a SimplifyRule, if there is one
 /// and stands in the list of its family, which rows.hpp joins.
 template <class... Operation> struct OperationList {};
+
+/// How a function works on values with leading dims in front of those that the user sees: one for each mesh axis along
+/// which the devices of a shard_map hold different values. A function says it as `leading_dims`.
+enum class LeadingDims : std::uint8_t {
+  counted,   ///< its dims are counted from the rank that it knows, and those in front of them are left alone
+  aligned,   ///< its operands meet with trailing dims aligned
+  extended,  ///< all operands have all of them, of their true extents
+  labels,    ///< they are labels of the contraction that it is, see its `labels`
+  like,      ///< the first operand is spread over them where the second has them
+  table,     ///< the first operand has none
+  batch,     ///< they are merged into the first dim
+};
+template <class Function>
+inline constexpr LeadingDims leading_dims_v = [] {
+  if constexpr (requires { Function::leading_dims; })
+    return Function::leading_dims;
+  else
+    return LeadingDims::counted;
+}();
 
 template <class... List> struct JoinedLists;
 template <class... A, class... B, class... More>

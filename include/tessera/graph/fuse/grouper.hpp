@@ -334,7 +334,7 @@ class Grouper {
           readers_.data()[operand.first_reader] == id)
         return operand.group;
     }
-    if (!row.joins_alike) return -1;
+    if (row.joins == nullptr) return -1;
     const Place& operand = at(graph_.operands[node.first]);
     for (std::int32_t r = operand.first_reader; r < operand.last_reader; ++r) {
       const int other = readers_.data()[r];
@@ -342,7 +342,7 @@ class Grouper {
       bool alike = true;
       for (int i = 0; i < node.arity; ++i)
         alike = alike && graph_.operands[graph_.nodes[other].first + i] == graph_.operands[node.first + i];
-      if (alike && graph_.nodes[other].labels[0] == node.labels[0]) return at(other).group;
+      if (alike && row.joins(graph_.nodes[other], node)) return at(other).group;
     }
     return -1;
   }

@@ -89,6 +89,11 @@ enum class NumberRule : std::int8_t {
   probability,
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr Labels pack_rule(NumberRule rule) {
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(rule);
+  return labels;
+}
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   return rule == NumberRule::of_its_type ? holds(type, number)
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
@@ -169,6 +174,7 @@ constexpr Node projection_node(int output, const Node& type) {
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
 constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
+constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
 
 /// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };

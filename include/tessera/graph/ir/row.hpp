@@ -123,6 +123,8 @@ using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
 using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
 /// Of a permutation of one dim: the place that the slice at `place` of the result comes from, -1 for zeros.
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t place, std::int64_t extent);
+/// Whether two nodes of one operation that have equal operands are made in one unit.
+using JoinRule = bool (*)(const Node&, const Node&);
 using GradientRule = void (*)(Gradient&);
 /// What an elementwise operation makes of one number of each operand.
 using NumberFunction = double (*)(double, double, double);
@@ -171,7 +173,10 @@ struct OpRow {
   bool scatters = false;           ///< adds its first operand into zeros, at the indices that its second holds
   bool recomputed = false;         ///< cheap: a backward pass computes it again rather than keep it for each layer
   std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;        ///< nodes of this operation with equal operands are made in one unit
+  JoinRule joins = nullptr;        ///< of nodes with equal operands; null: each is in a unit of its own
+
+  /// Of an elementwise operation: the element type of its result, given that in which its operands meet.
+  constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
 };
 
 /// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a

@@ -24,6 +24,11 @@ struct Value {
   constexpr int rank() const { return node().rank; }
   constexpr DType dtype() const { return node().dtype; }
   constexpr bool is_unit(int dim) const { return (node().unit >> dim & 1) != 0; }
+  /// How many dims it has in front of those of its type in the user's code, which has that rank: layers of a stack,
+  /// devices of a shard_map.
+  constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
+  /// The dim that stands for a dim of that type.
+  constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
   constexpr Value at(Source where) const { return {module, graph, id, where}; }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
@@ -63,12 +68,12 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
-  const DType made = row_of(op).predicate ? DType::bool_ : from.dtype;
-  return x.make({.op = op, .dtype = made, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+  return x.make({.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .unit = from.unit}, &x.id,
+                1);
 }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
-  Node made{.op = op, .dtype = row_of(op).predicate ? DType::bool_ : a.dtype};
+  Node made{.op = op, .dtype = row_of(op).result_type(a.dtype)};
   broadcast_type(made, a, b);
   const std::int32_t operands[] = {x.id, y.id};
   return x.make(made, operands, 2);

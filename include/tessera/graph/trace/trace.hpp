@@ -35,7 +35,7 @@ struct BindProgram {
     } else {
       node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
       if (in_stack) node = build::stacked_type(node);
-      node.labels[0] = in_stack ? 1 : 0;
+      set_stacked(node, in_stack);
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }

@@ -12,6 +12,7 @@ namespace tessera {
 namespace detail {
 
 template <bool Causal> struct AttentionTag {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     using Said = decltype([] {
       static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,

@@ -245,17 +245,19 @@ struct AttentionOp {
 };
 
 struct AttentionGradOp {
-  static constexpr OpRow row{.name = "attention_grad",
-                             .unit = UnitKind::attention,
-                             .arity = 7,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, true);
-                                   return c.operand(AttentionForm::of_node(c.node()).of());
-                                 },
-                             .sharding = attention_sharding,
-                             .partial = sums_over_queries,
-                             .joins_alike = true};
+  static constexpr OpRow row{
+      .name = "attention_grad",
+      .unit = UnitKind::attention,
+      .arity = 7,
+      .shape =
+          [](const ShapeContext& c) {
+            check_attention_shapes(c, true);
+            return c.operand(AttentionForm::of_node(c.node()).of());
+          },
+      .sharding = attention_sharding,
+      .partial = sums_over_queries,
+      .joins = [](const Node& x,
+                  const Node& y) { return AttentionForm::of_node(x).causal == AttentionForm::of_node(y).causal; }};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {

@@ -15,21 +15,25 @@
 
 namespace tessera::build {
 
+/// The dims of static extent 1 of a contraction: those that have it in every operand.
+constexpr std::uint8_t einsum_units(const EinsumLabels& labels, const Node& a, const Node& b, int rank) {
+  unsigned units = (1u << rank) - 1;
+  for (int d = 0; d < rank; ++d) {
+    for (int i = 0; i < a.rank; ++i)
+      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) units &= ~(1u << d);
+    for (int i = 0; i < b.rank; ++i)
+      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) units &= ~(1u << d);
+  }
+  return static_cast<std::uint8_t>(units);
+}
 /// Of bf16 the result is f32.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
   Node made{.op = Op::einsum,
             .dtype = computed_as(a.dtype()),
             .labels = labels.pack(),
             .value = static_cast<double>(static_cast<int>(precision))};
-  for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
-    bool unit = true;
-    for (int i = 0; i < a.rank(); ++i)
-      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) unit = false;
-    for (int i = 0; i < b.rank(); ++i)
-      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) unit = false;
-    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
-    ++made.rank;
-  }
+  while (made.rank < max_rank && labels.out[made.rank] >= 0) ++made.rank;
+  made.unit = einsum_units(labels, a.node(), b.node(), made.rank);
   return a.make(made, {a.id, b.id});
 }
 
@@ -145,16 +149,13 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
         if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
     }
   for (int d = 0; d < node.rank; ++d) {
-    bool found = false, unit = true;
+    bool found = false;
     for (int list = 0; list < 2; ++list)
-      for (int e = 0; e < ranks[list]; ++e)
-        if (lists[list][e] == labels.out[d]) {
-          found = true;
-          unit = unit && c.x(list).is_unit(e);
-        }
+      for (int e = 0; e < ranks[list]; ++e) found = found || lists[list][e] == labels.out[d];
     if (!found) return "a label of the result is one of an operand";
-    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
   }
+  if (node.unit != build::einsum_units(labels, a, b, node.rank))
+    return "a dim has static extent 1 when it has in every operand";
   return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
              ? BrokenRule{}
              : "operands have one element type, and the result that of its products";

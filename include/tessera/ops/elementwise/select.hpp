@@ -45,9 +45,7 @@ constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
       check_number(rule, type, from.value, x.source);
     return x.number(from.value, type);
   }
-  Labels labels{};
-  labels[0] = static_cast<std::int8_t>(rule);
-  return x.make({.op = Op::cast, .dtype = type, .labels = labels}, &x.id, 1);
+  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
 }
 /// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
 constexpr Value uncast(Value x, DType type) {
@@ -180,6 +178,7 @@ namespace tessera {
 namespace detail {
 
 struct SelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
     using Said = decltype([] {
       static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");

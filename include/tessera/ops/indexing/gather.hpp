@@ -9,6 +9,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class Indices> struct result : A {
     using Said = decltype([] {
       static_assert(
@@ -18,7 +19,7 @@ template <int Rank, int D> struct GatherTag {
     });
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
                      "[gather] dims: one operand has static extent 1 where the other extends; broadcast "
@@ -28,6 +29,7 @@ template <int Rank, int D> struct GatherTag {
 };
 
 template <int Rank, int D> struct ScatterAddTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class Indices, class Source> struct result : A {
     using Said = decltype([] {
       static_assert(
@@ -43,7 +45,7 @@ template <int Rank, int D> struct ScatterAddTag {
   };
   /// Floating elements are added in f64, since any number of them may meet in one, and rounded once.
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     const unsigned along = 1u << dim;
     if (((x.node().unit ^ indices.node().unit) & ~along) != 0 || source.node().unit != indices.node().unit)
       context.refuse(errc::shape_mismatch,

@@ -13,7 +13,7 @@ template <class Operation, int Rank, int D, Scan S> struct ScanTag {
   template <class A>
   using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::scan(ops::op_v<Operation>, x.at(context.source), D + x.rank() - Rank, S);
+    return build::scan(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }
 };
 

@@ -15,10 +15,10 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
   }
   static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
   }
 };
 
@@ -26,7 +26,7 @@ template <int Rank, int D, Order O> struct SortTag {
   template <class A> using result = A;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
   }
 };

@@ -11,6 +11,13 @@
 
 namespace tessera::build {
 
+/// The dims of static extent 1 of a rearrange: those without factors, or with factors of such dims alone.
+constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
+  unsigned units = (1u << out_rank) - 1;
+  for (int p = 0; p < factors.count; ++p)
+    if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
+  return static_cast<std::uint8_t>(units);
+}
 /// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
 constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
   Node made{.op = Op::rearrange,
@@ -25,12 +32,7 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
     sized = sized || operands[f + 1] >= 0;
     in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
   }
-  for (int d = 0; d < out_rank; ++d) {
-    bool unit = true;  // no factor, or factors of unit dims alone
-    for (int p = 0; p < factors.count; ++p)
-      if (factors.out_dim[p] == d && !x.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) unit = false;
-    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
-  }
+  made.unit = rearranged_units(factors, x.node(), out_rank);
   if (in_order && made.unit == x.node().unit) return x;
   return x.make(made, operands, sized ? factors.count + 1 : 1);
 }
@@ -342,7 +344,7 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Factors f = Factors::of(node);
   if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
-  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  unsigned placed = 0, factored = 0;
   for (int p = 0; p < f.count; ++p) {
     if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
         f.order[p] >= f.count)
@@ -350,12 +352,13 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
     if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
     placed |= 1u << f.order[p];
     factored |= 1u << f.in_dim[p];
-    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
     if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
   }
   if (placed != (1u << f.count) - 1) return "every part has one place in the result";
   if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
-  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+  return node.unit == build::rearranged_units(f, from, node.rank) && node.dtype == from.dtype
+             ? BrokenRule{}
+             : "the result has the type that its parts make";
 }
 /// The dim that an operation works along is one of the rank, and the others are those of its operands.
 constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {

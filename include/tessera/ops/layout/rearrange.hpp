@@ -108,7 +108,7 @@ struct RearrangeText {
 /// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
                           int hidden = 0) {
-  const int lead = x.rank() - rank_in;
+  const int lead = x.leading(rank_in);
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
   Factors made{};
@@ -226,7 +226,7 @@ template <int Rank, int D> struct UnsqueezeTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int lead = x.rank() - Rank;
+    const int lead = x.leading(Rank);
     return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
@@ -234,7 +234,7 @@ template <int Rank, int D> struct UnsqueezeTag {
 template <int Rank, int D> struct SqueezeTag {
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_unit(x, dim,
                  "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
