@@ -294,8 +294,8 @@ template <class T> constexpr auto arithmetic(const auto& x, const auto& y) {
 template <class T> constexpr auto fractions(const auto& x, const auto& y, const auto& s) {
   const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
   if constexpr (stands_for_others<T> || ts::is_floating_v<T>)
-    return std::tuple_cat(some, std::tuple(ts::log(x), ts::sqrt(x), ts::rsqrt(x), ts::tanh(x), ts::sigmoid(x),
-                                           ts::gelu(x), ts::silu(x), ts::erf(x)));
+    return std::tuple(some, std::tuple(ts::log(x), ts::sqrt(x), ts::rsqrt(x), ts::tanh(x), ts::sigmoid(x), ts::gelu(x),
+                                       ts::silu(x), ts::erf(x)));
   else
     return some;
 }
@@ -319,23 +319,24 @@ template <class T> constexpr auto reductions(const auto& x, const auto& y, const
   if constexpr (is_bool<T>)
     return all;
   else
-    return std::tuple_cat(all, std::tuple(ts::matmul(x, w), ts::einsum<"mn,mn->m">(x, y)));
+    return std::tuple(all, ts::matmul(x, w), ts::einsum<"mn,mn->m">(x, y));
 }
 constexpr auto convolved(const auto& x, const auto& w) {
   return ts::conv1d(ts::unsqueeze<0>(x),
                     ts::pad<0>(ts::unsqueeze<0>(w), 1, 0));  // two taps, of which the first is zero
 }
 
-/// All operations but those of gradients, each a result of one program.
+/// All operations but those of gradients, each a result of one program. Results are nested: joining tuples of so many
+/// types takes as long to compile as the operations do.
 template <class T> struct Everything {
   constexpr auto operator()(const auto& x, const auto& y, const auto& w, const auto& i, const auto& at, const auto& n,
                             const auto& s, const auto& q, const auto& layers) const {
     const auto [a, b] = ts::shard_as(x, y);
     const auto all =
-        std::tuple_cat(arithmetic<T>(x, y), fractions<T>(x, y, s), comparisons<T>(x, y), moves(x, y, i, at, n),
-                       reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
+        std::tuple(arithmetic<T>(x, y), fractions<T>(x, y, s), comparisons<T>(x, y), moves(x, y, i, at, n),
+                   reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
     if constexpr (ts::is_floating_v<T>)
-      return std::tuple_cat(
+      return std::tuple(
           all, std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
     else
       return all;
