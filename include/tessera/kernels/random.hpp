@@ -14,43 +14,9 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/philox.hpp>
 #include <tessera/kernels/simd/xsimd.hpp>
 #include <tessera/kernels/strided.hpp>
-
-namespace tessera::kernels {
-
-/// What one counter of Philox gives.
-using PhiloxBlock = std::array<std::uint32_t, 4>;
-
-namespace philox {
-inline constexpr std::uint32_t multiplier[2] = {0xD2511F53u, 0xCD9E8D57u};
-inline constexpr std::uint32_t weyl[2] = {0x9E3779B9u, 0xBB67AE85u};
-inline constexpr int rounds = 10;
-}  // namespace philox
-
-/// Philox4x32-10, a bijection of 128-bit counters for every 64-bit key.
-/// Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
-constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < philox::rounds; ++round) {
-    const std::uint64_t first = std::uint64_t{philox::multiplier[0]} * counter[0];
-    const std::uint64_t second = std::uint64_t{philox::multiplier[1]} * counter[2];
-    counter = {static_cast<std::uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(second),
-               static_cast<std::uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(first)};
-    key[0] += philox::weyl[0];
-    key[1] += philox::weyl[1];
-  }
-  return counter;
-}
-
-/// An independent key for each n: of a step, a layer, a leaf of a model.
-constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
-  // The last counter word tells these from the counters of elements, which leave it zero.
-  const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 1},
-                                       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
-  return std::uint64_t{block[1]} << 32 | block[0];
-}
-
-}  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
 

@@ -9,8 +9,8 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/op.hpp>
 
 namespace tessera::kernels {
 
@@ -31,12 +31,12 @@ struct StridedSource {
 };
 
 /// How partial values are combined, as a value: a program carries the code for its own element types alone.
-using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                                 bool accumulate, bool past_caches);
 
 /// For what has no partial values: it carries no code to combine them.
-inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool,
-                         bool) {
+inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+                         bool, bool) {
   fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
 }
 

@@ -23,26 +23,22 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
 template <TensorOperand X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
                          Source source) {
-  static_assert(
-      !LocalOperand<X>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
     fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
                             "ts::reshard for tensors");
   const Value value = lower(context, x);
-  Node made{.op = Op::constraint,
-            .dtype = value.dtype(),
-            .rank = value.node().rank,
-            .unit = value.node().unit,
-            .value = static_cast<double>(constraint_spec(context, spec, X::rank, value.rank()))};
-  made.labels[0] = static_cast<std::int8_t>(layout);
+  Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), layout};
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || made.index() > 127)
+    if (own > 127 || says.spec > 127)
       value.refuse(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
-    made.labels[1] = static_cast<std::int8_t>(own);
+    says.cotangent_spec = static_cast<std::int8_t>(own);
   }
+  says.write(made);
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
 }
 
@@ -75,9 +71,8 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(
-      !LocalOperand<X> && !LocalOperand<Y>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
   const Source source = Source::from(at);
   Value context = trace_of(x);

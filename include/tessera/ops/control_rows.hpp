@@ -24,7 +24,7 @@ constexpr BrokenRule check_repeat(const NodeCheck& c) {
   for (int k = 0; k < repeat.carried; ++k)
     if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
   for (int a = 0; a < body.size; ++a) {
-    if (body[a].op != Op::argument) continue;
+    if (!body[a].is_argument()) continue;
     const int i = body[a].index();
     if (i >= node.arity) return "an argument of a body is an operand of its repeat";
     if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))
@@ -44,7 +44,7 @@ constexpr BrokenRule check_project(const NodeCheck& c) {
 }
 
 struct RepeatOp {
-  static constexpr OpRow row{.name = "repeat", .kind = OpKind::control, .arity = any_arity, .flops = 0};
+  static constexpr OpRow row{.name = "repeat", .unit = UnitKind::repeat, .arity = any_arity, .flops = 0};
   static constexpr GradientRule gradient = repeat_gradient;
   static constexpr CheckRule check = check_repeat;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
@@ -57,7 +57,7 @@ struct RepeatOp {
 // The repeat reads the cotangents of its projections.
 struct ProjectOp {
   static constexpr OpRow row{
-      .name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .flops = 0};
+      .name = "project", .unit = UnitKind::repeat, .arity = 1, .linear = Linearity::first, .flops = 0};
   static constexpr CheckRule check = check_project;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return std::to_string(output_of(graph[id]));

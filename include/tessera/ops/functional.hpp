@@ -63,7 +63,7 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
     const Value shifted = build::shifted(x, dim);
     return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
@@ -81,6 +81,7 @@ template <class X, class... Parameters> struct NormResult : X {
 };
 
 struct LayerNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype();
@@ -99,6 +100,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
     const DType type = x.dtype();
@@ -123,7 +125,7 @@ template <int Rank> struct CrossEntropyTag {
   };
   // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
   static constexpr Value emit(Value context, Value logits, Value targets) {
-    const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
     const Value shifted = build::shifted(logits, dim);
@@ -147,7 +149,7 @@ template <int Rank> struct MseTag {
   static constexpr Value emit(Value context, Value x, Value y) {
     const DType type = computed_as(x.dtype());
     const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
-    return build::mean_of_all(difference * difference, difference.rank() - Rank);
+    return build::mean_of_all(difference * difference, difference.leading(Rank));
   }
 };
 

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_OPERATION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,9 +15,30 @@ namespace ops {
 
 /// An operation is a struct in ops/ with
 ///   row       all that passes ask of it (graph/ir/row.hpp); elementwise operations say it in parts
-///   (elementwise_operation.hpp) gradient  a GradientRule, if there is one
+///   (elementwise_operation.hpp)
+///   gradient  a GradientRule, if there is one
+///   simplify  a SimplifyRule, if there is one
 /// and stands in the list of its family, which rows.hpp joins.
 template <class... Operation> struct OperationList {};
+
+/// How a function works on values with leading dims in front of those that the user sees: one for each mesh axis along
+/// which the devices of a shard_map hold different values. A function says it as `leading_dims`.
+enum class LeadingDims : std::uint8_t {
+  counted,   ///< its dims are counted from the rank that it knows, and those in front of them are left alone
+  aligned,   ///< its operands meet with trailing dims aligned
+  extended,  ///< all operands have all of them, of their true extents
+  labels,    ///< they are labels of the contraction that it is, see its `labels`
+  like,      ///< the first operand is spread over them where the second has them
+  table,     ///< the first operand has none
+  batch,     ///< they are merged into the first dim
+};
+template <class Function>
+inline constexpr LeadingDims leading_dims_v = [] {
+  if constexpr (requires { Function::leading_dims; })
+    return Function::leading_dims;
+  else
+    return LeadingDims::counted;
+}();
 
 template <class... List> struct JoinedLists;
 template <class... A, class... B, class... More>
@@ -27,7 +49,11 @@ template <class... A> struct JoinedLists<OperationList<A...>> {
 };
 
 /// The row of an operation, an object of its own: a program refers to the rows of the operations that it has.
-template <class Operation> inline constexpr OpRow row_v = Operation::row;
+template <class Operation> constexpr OpRow row_with_rules(OpRow row) {
+  row.simplifies = requires { Operation::simplify; };
+  return row;
+}
+template <class Operation> inline constexpr OpRow row_v = row_with_rules<Operation>(Operation::row);
 
 template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_id(row_v<Operation>.name));
 
@@ -50,9 +76,9 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
-    const bool size = (row.kind == OpKind::layout || row.kind == OpKind::sort) && x.rank == 0 &&
-                      x.dtype == DType::i64 && c.numbers != nullptr;
-    if (!size && x.op == Op::constant) continue;
+    const bool size = (row.unit == UnitKind::layout || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
+                      x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
+    if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }

@@ -23,7 +23,7 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 /// 1 / (1 - rate). At a rate of 1 nothing is kept: 0, since infinity times nothing would be the gradient's NaN.
 constexpr Value dropout_scale(Value rate) {
-  if (rate.node().op == Op::constant) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
   const Value kept = 1.0 - rate, zero = rate.number(0);
   return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include <tessera/graph/transform/simplify.hpp>
 #include <tessera/ops/attention/attention_rows.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
@@ -80,6 +81,17 @@ template <class Operation> constexpr AttributeText attribute_text() {
   else
     return nullptr;
 }
+template <class Operation> constexpr SimplifyRule simplify_rule() {
+  if constexpr (requires { Operation::simplify; })
+    return Operation::simplify;
+  else
+    return nullptr;
+}
+template <class... Operation> constexpr auto make_simplify_table(OperationList<Operation...>) {
+  OperationTable<SimplifyRule> table;
+  (table.add(op_v<Operation>, simplify_rule<Operation>()), ...);
+  return table;
+}
 template <class... Operation> constexpr auto make_text_table(OperationList<Operation...>) {
   OperationTable<AttributeText> table;
   (table.add(op_v<Operation>, attribute_text<Operation>()), ...);
@@ -92,6 +104,7 @@ template <class... Operation> constexpr auto make_check_table(OperationList<Oper
 }
 inline constexpr auto row_table = make_row_table(Operations{});
 inline constexpr auto gradient_table = make_gradient_table(Operations{});
+inline constexpr auto simplify_table = make_simplify_table(Operations{});
 inline constexpr auto text_table = make_text_table(Operations{});
 inline constexpr auto check_table = make_check_table(Operations{});
 
@@ -99,6 +112,7 @@ inline constexpr auto check_table = make_check_table(Operations{});
 }  // namespace ops
 
 constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
+constexpr SimplifyRule simplify_rule_of(Op op) { return ops::detail::simplify_table[op]; }
 constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
 constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }

@@ -6,7 +6,24 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
+
+namespace tessera::build {
+
+constexpr Value extent(Value x, int dim) {
+  if (x.is_unit(dim)) return x.number(1, DType::i64);
+  x = shape_source(x).at(x.source);
+  return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+constexpr Value iota(Value like, int dim, DType type) {
+  like = shape_source(like).at(like.source);
+  return like.make(
+      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {like.id});
+}
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -33,10 +50,26 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
-  if (is_host_source(node.op)) return true;
-  bool all = row_of(node).kind == OpKind::elementwise;
+  const OpRow& row = row_of(node);
+  if (row.host_source != HostSource::no) return true;
+  bool all = row.kind == OpKind::elementwise;
   for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
   return all;
+}
+
+constexpr HostNumber number_of_argument(const HostContext& c) {
+  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
+}
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+constexpr HostNumber size_of_axis(const HostContext& c) {
+  if (c.mesh == nullptr) return c.numbers[c.id];
+  const Name axis = axis_of(c.node());
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, c.node(), *c.mesh);
+  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
 }
 
 constexpr BrokenRule check_argument(const NodeCheck& c) {
@@ -89,22 +122,40 @@ struct ArgumentOp {
 };
 
 struct DimOp {
-  static constexpr OpRow row{
-      .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "dim",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ScalarOp {
-  static constexpr OpRow row{
-      .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "scalar",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::run,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ConstantOp {
-  static constexpr OpRow row{
-      .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "constant",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = [](const HostContext& c) { return number_of(c.node()); },
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return tessera::detail::number_text(graph[id]);
@@ -117,15 +168,26 @@ struct ExtentOp {
                              .arity = 1,
                              .shape = scalar_shape,
                              .sharding = no_factors,
+                             .host = [](const HostContext& c) -> HostNumber {
+                               return c.shapes[c.graph.operand(c.id, 0)][static_cast<std::size_t>(dim_of(c.node()))];
+                             },
+                             .host_source = HostSource::planned,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct AxisSizeOp {
-  static constexpr OpRow row{
-      .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "axis_size",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = size_of_axis,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return std::string(axis_of(graph[id]).view());
@@ -147,7 +209,8 @@ struct ArangeOp {
                                    rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
                                  },
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_arange;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -159,7 +222,8 @@ struct IotaOp {
                              .shape = like_shape,
                              .sharding = like_sharding,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_iota;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -167,7 +231,7 @@ struct IotaOp {
 // Operands: what to be shaped like, and the key.
 struct RandomOp {
   static constexpr OpRow row{.name = "random",
-                             .kind = OpKind::random,
+                             .unit = UnitKind::random,
                              .arity = 2,
                              .shape = like_shape,
                              .sharding = like_sharding,
@@ -183,20 +247,20 @@ struct RandomOp {
 
 struct ConstraintOp {
   static constexpr OpRow row{.name = "constraint",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 1,
                              .linear = Linearity::first,
                              .shape = like_shape,
                              .sharding = like_sharding,
-                             .flops = 0};
+                             .flops = 0,
+                             .constrains = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     Node made = r.node();
-    const auto layout = static_cast<CotangentLayout>(made.labels[0]);
-    if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (layout == CotangentLayout::own_spec) {  // whose cotangent is sharded as the value is
-      made.value = made.labels[1];
-      made.labels[1] = static_cast<std::int8_t>(r.node().index());
-    }
+    const Constraint own = Constraint::of(made);
+    if (own.cotangent == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentLayout::own_spec)  // whose cotangent is sharded as the value is
+      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
   static constexpr CheckRule check = check_constraint;
@@ -208,7 +272,7 @@ struct ConstraintOp {
 // The result is sharded as the second operand is, whose elements are never read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape = alike_shape,
@@ -219,7 +283,9 @@ struct AlikeOp {
                                    rule.operands[0] = {};  // it is brought to where the result is
                                  },
                              .flops = 0,
-                             .shape_only = 2};
+                             .shape_only = 2,
+                             .sharded_as = 1,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr CheckRule check = check_alike;
 };

@@ -44,8 +44,8 @@ struct AdamWStep {
     keep1 = 1.0 - beta1;
     keep2 = 1.0 - beta2;
     const Value learning_rate = lower(at, config.learning_rate);
-    rate = learning_rate / (1.0 - build::binary(Op::pow, beta1, count));
-    inverse_root2 = build::unary(Op::rsqrt, 1.0 - build::binary(Op::pow, beta2, count));
+    rate = learning_rate / (1.0 - build::apply<ops::PowOp>(beta1, count));
+    inverse_root2 = build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count));
     epsilon = lower(at, config.epsilon);
     decay = 1.0 - learning_rate * lower(at, config.weight_decay);
   }
@@ -85,7 +85,7 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
             is_bf16 ? step.as(DType::bf16) : of[std::is_same_v<typename S::element, double>];
         const Value next_m = s.beta1 * m.value + s.keep1 * g.value;
         const Value next_v = s.beta2 * v.value + s.keep2 * (g.value * g.value);
-        const Value spread = build::unary(Op::sqrt, next_v) * s.inverse_root2 + s.epsilon;
+        const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
         const Value kept = S::rank >= 2 ? s.decay * p.value : p.value.at(s.decay.source);
         return std::tuple(S(kept - s.rate * next_m / spread), S(next_m), S(next_v));
       },

@@ -11,6 +11,7 @@
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/tree_map.hpp>
 
 namespace tessera {
@@ -26,7 +27,7 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   Value total{};
   for (const Value& value : values) {
     const Value v = value.at(source);
-    const Value squares = build::cast(build::reduce(Op::sum, v * v, (1u << v.rank()) - 1, false), wide);
+    const Value squares = build::cast(build::sum_of(v * v, (1u << v.rank()) - 1), wide);
     total = total.module == nullptr ? squares : total + squares;
   }
   // The sum is a value of its own, so that what each device has summed is reduced once, not tensor by tensor.
@@ -39,7 +40,7 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
 /// Inside a traced function: the root of the sum of the squares of all elements of a model.
 template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
-  return Sym<float, 0>(build::cast(build::unary(Op::sqrt, total), DType::f32));
+  return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
 }
 
 /// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
@@ -51,10 +52,10 @@ template <class Model, NumberOperand Limit>
 constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
   const Source source = Source::from(at);
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(gradients), source);
-  const Value norm = build::unary(Op::sqrt, total);
+  const Value norm = build::apply<ops::SqrtOp>(total);
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // Where the norm is below the limit this is limit / limit: exactly one.
-  const Value scale = limit / build::binary(Op::maximum, norm, limit);
+  const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
   auto clipped = optim::tree_map(
       [&](auto g) {
         using S = decltype(g);

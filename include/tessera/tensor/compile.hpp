@@ -154,8 +154,8 @@ template <class F> class Compiled {
 
   /// Calls are recognised by their arguments alone only without options.
   bool asks_nothing() const {
-    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty() &&
-           !options_.deterministic && options_.sizes == nullptr;
+    return options_.outputs == nullptr && !options_.forbid_implicit_reshards && options_.explicit_axes.empty() &&
+           !options_.deterministic && options_.fuse_steps && options_.sizes == nullptr;
   }
 
   /// The plan for these arguments, and their leaves.

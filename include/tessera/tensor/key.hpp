@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tessera/kernels/random.hpp>
+#include <tessera/kernels/philox.hpp>
 
 namespace tessera {
 

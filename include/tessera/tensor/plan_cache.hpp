@@ -243,7 +243,8 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
     for (std::int64_t extent : a.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
   }
   const PlanOptions& o = request.options;
-  hash = hash_mix(hash, std::uint64_t{o.forbid_unasked_reshards} << 1 | std::uint64_t{o.deterministic});
+  hash = hash_mix(hash, std::uint64_t{o.forbid_implicit_reshards} << 2 | std::uint64_t{o.fuse_steps} << 1 |
+                            std::uint64_t{o.deterministic});
   for (const Name& axis : o.explicit_axes) hash = hash_mix(hash, axis.view());
   if (o.sizes != nullptr) hash = hash_mix(hash, o.sizes->hash());
   if (o.outputs != nullptr)
@@ -254,9 +255,10 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
 TESSERA_ONCE bool PlanCache::is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request) {
   const PlanOptions &a = slot.options, &b = request.options;
   if (slot.program != &program || !(slot.mesh == request.mesh) || slot.arguments.size() != request.arguments.size() ||
-      a.forbid_unasked_reshards != b.forbid_unasked_reshards || a.deterministic != b.deterministic ||
-      !(a.explicit_axes == b.explicit_axes) || (a.sizes == nullptr) != (b.sizes == nullptr) ||
-      (a.outputs == nullptr) != (b.outputs == nullptr) || (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
+      a.forbid_implicit_reshards != b.forbid_implicit_reshards || a.deterministic != b.deterministic ||
+      a.fuse_steps != b.fuse_steps || !(a.explicit_axes == b.explicit_axes) ||
+      (a.sizes == nullptr) != (b.sizes == nullptr) || (a.outputs == nullptr) != (b.outputs == nullptr) ||
+      (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
     return false;
   for (std::size_t i = 0; i < slot.arguments.size(); ++i) {
     const ArgumentInfo &x = slot.arguments[i], &y = request.arguments[i];

@@ -2,9 +2,6 @@
 #define TESSERA_TENSOR_PRINT_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
@@ -14,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/shape.hpp>
@@ -21,6 +19,11 @@
 #include <tessera/mesh/box.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/storage_of.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#endif
 
 namespace tessera {
 
@@ -34,6 +37,10 @@ struct PrintOptions {
 
 namespace detail {
 
+/// The elements, and a line with type, shape, sharding and mesh.
+TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options);
+
+#if TESSERA_HAS_DEFINITIONS
 inline void pad_left(std::string& word, std::size_t width) {
   if (word.size() < width) word.insert(0, width - word.size(), ' ');
 }
@@ -250,9 +257,10 @@ inline std::string elements_text(const TensorStorage& storage, const PrintOption
   return BracketedText(std::move(words), std::move(sizes), std::move(gaps), options.line_width).text();
 }
 
-inline std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
+TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
   return elements_text(storage, options) + "\n" + layout_text(storage) + " on " + storage.mesh().text();
 }
+#endif
 
 }  // namespace detail
 

@@ -32,24 +32,18 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
 
   static constexpr runtime::StepNeeds needs = [] {
     runtime::StepNeeds own;
-    for (const UnitsView& view : views)
-      for (int u = 0; u < view.count; ++u) own.add(view[u].kind);
-    for (const GraphView& graph : Traced::graphs)
+    for (std::size_t g = 0; g < views.size(); ++g) {
+      const GraphView& graph = Traced::graphs[g];
+      const UnitsView& view = views[g];
+      for (int u = 0; u < view.count; ++u)
+        if (view[u].kind != UnitKind::fused) own.add(view[u].kind, graph.operand_node(view[u].rule_node(), 0).dtype);
       for (int id = 0; id < graph.size; ++id) {
-        const Op op = graph[id].op;
         const DTypeSet type = set_of(graph[id].dtype);
-        const auto operand = [&] { return set_of(graph.operand_node(id, 0).dtype); };
-        const auto add = [](DTypeSet& set, DTypeSet more) { set = static_cast<DTypeSet>(set | more); };
-        if (op == Op::einsum) add(own.products, operand());
-        if (row_of(op).kind == OpKind::attention) add(own.attentions, operand());
-        if (op == Op::cumsum) add(own.scans, type);
-        if (op == Op::fold) add(own.folds, type);
-        if (op == Op::argsort) add(own.sorted, operand());
-        if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
+        if (row_of(graph[id]).unit == UnitKind::scan) own.scans.add(row_of(graph[id]).reduction, type);
         // What is linear passes partial values on in the element type that it takes them in.
-        if (can_be_partial(graph, id))
-          add(combined_by(op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);
+        if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }
+    }
     return own;
   }();
 
@@ -224,19 +218,19 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
   std::vector<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
-  std::vector<std::uint8_t> is_dim(leaves.size(), 0);
+  std::vector<std::uint8_t> is_size(leaves.size(), 0);
   const GraphView& graph = compiled.program.main();
   for (int id = 0; id < graph.size; ++id)
-    if (graph[id].op == Op::dim) is_dim[static_cast<std::size_t>(graph[id].index())] = 1;
+    if (graph[id].is_dim()) is_size[static_cast<std::size_t>(graph[id].index())] = 1;
   for (int g = 1; g < compiled.program.graph_count; ++g)
     for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim)
-        is_dim[static_cast<std::size_t>(node.index())] = 1;
+      if (const Node& node = compiled.program.graphs[g][id]; node.is_dim())
+        is_size[static_cast<std::size_t>(node.index())] = 1;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
     if (leaf.is_number) {
-      info.number = is_dim[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
+      info.number = is_size[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
       infos.push_back(info);
       continue;
     }
@@ -246,7 +240,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     for (const StoragePtr& layer : leaf.layers) {
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
-             ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
+             ", is on ", layer->mesh().text(), ", those before it on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",

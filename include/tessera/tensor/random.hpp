@@ -9,13 +9,13 @@
 #include <limits>
 #include <type_traits>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/trace/expr.hpp>
-#include <tessera/kernels/random.hpp>
-#include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -23,6 +23,9 @@
 #include <tessera/tensor/allocate.hpp>
 #include <tessera/tensor/key.hpp>
 #include <tessera/tensor/storage_of.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/kernels/random.hpp>
+#endif
 
 namespace tessera {
 
@@ -40,6 +43,17 @@ template <class T> __attribute__((noinline)) void shift_values(T* data, std::int
   for (std::int64_t i = 0; i < count; ++i) data[i] = std::min(data[i] + offset, largest);
 }
 
+/// Random numbers for the elements in a box of a tensor of that shape, which are neighbours in memory.
+TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, const Shape& shape, const Box& box,
+                              void* data);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, const Shape& shape, const Box& box,
+                              void* data) {
+  const Shape own = extents(box);
+  kernels::fill_random(dtype, distribution, data, kernels::contiguous_strides(own), key.seed, shape, box.begin, own);
+}
+#endif
+
 /// offset + factor * z, at most `largest`, for random z, straight into the shards.
 template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
@@ -47,10 +61,8 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
                                      Here at) {
   const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
   for_each_slab<T>(*storage, Cost{2}, [&](T* data, const Box& box) {
-    const Shape own = extents(box);
-    kernels::fill_random(dtype_v<T>, distribution, data, kernels::contiguous_strides(own), key.seed, shape, box.begin,
-                         own);
-    const std::int64_t count = volume(own);
+    fill_random(dtype_v<T>, distribution, key, shape, box, data);
+    const std::int64_t count = volume(extents(box));
     if (factor != T(1)) scale_values(data, count, factor);
     if (offset != T(0) || (factor != T(1) && std::isfinite(largest))) shift_values(data, count, offset, largest);
   });

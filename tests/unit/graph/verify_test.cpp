@@ -60,7 +60,7 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
   expect_defect(Op::einsum, label(16, 9), "of an operand");
   expect_defect(Op::sum, label(0, 1 << 5), "dims of the operand");
   expect_defect(Op::max, label(1, 0), "kept");
-  expect_defect(Op::rearrange, label(0, 7), "parts lie");
+  expect_defect(Op::rearrange, label(0, 7), "the dims of a part");
   expect_defect(Op::rearrange, label(8, 0), "one place");
   expect_defect(Op::slice, label(0, 4), "dim is one");
   expect_defect(
@@ -97,5 +97,28 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
   expect_defect(
       Op::tanh, [](ts::Module& m, Node&) { m.main().outputs[0] = 1000; }, "output");
 }
+
+// What passes rely on when they ask a row, of every operation of the library.
+void expect_row_is_consistent(const ts::OpRow& row) {
+  SCOPED_TRACE(row.name);
+  EXPECT_EQ(row.kind == ts::OpKind::alone, row.unit != ts::UnitKind::fused);
+  EXPECT_EQ(row.kind == ts::OpKind::elementwise, row.number != nullptr);
+  EXPECT_TRUE(!row.folds || row.number != nullptr);
+  EXPECT_TRUE(row.host_source == ts::HostSource::no || (row.host != nullptr && row.kind == ts::OpKind::source));
+  EXPECT_TRUE(row.under_view == nullptr || row.view != nullptr);
+  EXPECT_TRUE(row.view == nullptr || row.unit == ts::UnitKind::layout);
+  EXPECT_TRUE(row.permutation == nullptr || row.offset == nullptr);
+  EXPECT_TRUE(!row.constrains || row.unit == ts::UnitKind::constraint);
+  EXPECT_TRUE(!row.optional_operands || row.arity == ts::any_arity);
+  EXPECT_TRUE(!row.scatters || row.shape_only != 0) << "what a scatter fills has the shape of an operand";
+  if (row.arity != ts::any_arity) {
+    EXPECT_LT(row.sharded_as, row.arity);
+    EXPECT_LT(row.joins_operand, row.arity);
+  }
+}
+template <class... Operation> void expect_rows_are_consistent(ts::ops::OperationList<Operation...>) {
+  (expect_row_is_consistent(ts::ops::row_v<Operation>), ...);
+}
+TEST(Verify, RowsOfAllOperationsAreConsistent) { expect_rows_are_consistent(ts::ops::Operations{}); }
 
 }  // namespace

@@ -203,7 +203,7 @@ class Rounding {
   void operator()(const ts::Node& node, Array& value, const Array& terms) {
     const ts::OpRow& row = ts::row_of(node.op);
     const bool rounds =
-        row.kind == ts::OpKind::contraction || node.op == ts::Op::sum ||
+        row.unit == ts::UnitKind::contraction || node.op == ts::Op::sum ||
         (row.kind == ts::OpKind::elementwise && node.op != ts::Op::select && node.op != ts::Op::broadcast);
     if (!rounds || !ts::is_floating(node.dtype)) return;
     // The oracle rounds a conversion to bf16 itself.

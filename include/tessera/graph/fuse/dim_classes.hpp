@@ -55,7 +55,7 @@ class DimClasses {
   constexpr void unify_node(int id, FactorRule& rule) {
     const Node& node = graph_[id];
     if (node.arity == 0) return;
-    if (node.op == Op::project) {
+    if (node.is_projection()) {
       const Node& repeat = graph_.operand_node(id, 0);
       const int source = graph_.operand(id, 0), output = output_of(node);
       const Repeat shape = Repeat::of(repeat);
@@ -66,17 +66,18 @@ class DimClasses {
       }
       return;
     }
-    if (node.op == Op::repeat) {
+    if (node.is_repeat()) {
       const Repeat shape = Repeat::of(node);
       for (int i = 1; i < shape.stacked; ++i)
         unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));
       return;
     }
-    const OpKind kind = row_of(node).kind;
-    if (kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::constraint) return unify_aligned(id);
-    const ShardingRule sharding = row_of(node).sharding;
+    const OpRow& row = row_of(node);
+    if (row.kind == OpKind::elementwise || row.kind == OpKind::index || row.unit == UnitKind::constraint)
+      return unify_aligned(id);
+    const ShardingRule sharding = row.sharding;
     if (sharding == nullptr || node.rank == 0) {
-      if (sharding == nullptr || row_of(node).kind != OpKind::contraction) return;
+      if (sharding == nullptr || row.unit != UnitKind::contraction) return;
     }
     rule.kinds.clear();
     rule.operands.clear();

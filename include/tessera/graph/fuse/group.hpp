@@ -140,7 +140,6 @@ class UnitWriter {
     UnitOperand made;
     made.node = id;
     made.accumulates = !read_inside(group, id);
-    made.reduce_op = graph_[id].op;
     for (int d = 0; d < group.rank; ++d) {
       const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
       if (own < 0 || reduced.has(own) || graph_[operand].is_unit(own)) continue;
@@ -161,47 +160,18 @@ class UnitWriter {
   constexpr void write_single(Unit& unit, const GroupMembers& group) {
     const int id = group.last;
     unit.root = unit.space = id;
-    switch (at_[id].kind) {
-      case OpKind::layout:
-        unit.kind = UnitKind::layout;
-        break;
-      case OpKind::indexed:
-        unit.kind = UnitKind::indexed;
-        break;
-      case OpKind::random:
-        unit.kind = UnitKind::random;
-        break;
-      case OpKind::scan:
-        unit.kind = UnitKind::scan;
-        break;
-      case OpKind::fold:
-        unit.kind = UnitKind::fold;
-        break;
-      case OpKind::sort:
-        unit.kind = UnitKind::sort;
-        break;
-      case OpKind::constraint:
-        unit.kind = UnitKind::constraint;
-        break;
-      case OpKind::attention:
-        unit.kind = UnitKind::attention;
-        break;
-      case OpKind::control:
-        unit.kind = UnitKind::repeat;
-        break;
-      default:
-        unit.kind = UnitKind::contraction;
-        break;
-    }
     int rule_node = id;
     if (const int product = at_[id].addition; product >= 0) {
+      unit.kind = UnitKind::contraction;
       rule_node = unit.space = product;
       unit.addend = graph_.operand(id, 0) == product ? graph_.operand(id, 1) : graph_.operand(id, 0);
+    } else {
+      unit.kind = row_of(graph_[id]).unit;
     }
     unit.first_input = operand_count();
     for (int i = 0; i < graph_[rule_node].arity; ++i) {
       const int operand = graph_.operand(rule_node, i);
-      if (!reads(rule_node, i) || (at_[operand].host && graph_[rule_node].op != Op::repeat)) continue;
+      if (!reads(rule_node, i) || (at_[operand].host && unit.kind != UnitKind::repeat)) continue;
       if (at_[operand].group == at_[id].group) continue;
       add_operand({.node = operand, .operand = i});
     }
@@ -226,7 +196,7 @@ class UnitWriter {
   constexpr void list_projections(int id) {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
-      if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
+      if (!graph_[p].is_projection() || graph_.operand(p, 0) != id) continue;
       for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
       made_.operands.data()[first + output_of(graph_[p])].node = p;
     }

@@ -192,8 +192,9 @@ class Grouper {
       place.kind = row.kind;
       place.shape_only = row.shape_only;
       const std::int32_t* const operands = graph_.operands + node.first;
-      bool host = node.rank == 0 && (is_host_source(node.op) || row.kind == OpKind::elementwise);
-      const bool computed = host && !is_host_source(node.op);
+      const bool is_source = row.host_source != HostSource::no;
+      bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+      const bool computed = host && !is_source;
       for (int i = 0; i < node.arity; ++i)
         if (operands[i] >= 0) {
           ++places[operands[i]].uses;
@@ -238,17 +239,19 @@ class Grouper {
         readers[places[reads[r]].last_reader++] = id;
   }
 
+  constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
+
   // The sum of two products needs no pass of its own: the second product is added to the first in place.
   constexpr void find_additions() {
     Place* const places = places_.data();
     const Node* const nodes = graph_.nodes;
     for (int id = 0; id < graph_.size; ++id) {
-      if (nodes[id].op != Op::add || !is_floating(nodes[id].dtype)) continue;
+      if (!row_of(nodes[id]).adds || !is_floating(nodes[id].dtype)) continue;
       for (int i = 1; i >= 0 && places[id].addition < 0; --i) {
         const int product = graph_.operands[nodes[id].first + i], base = graph_.operands[nodes[id].first + 1 - i];
-        const bool fits = nodes[product].op == Op::einsum && places[product].uses == 1 && places[base].uses == 1 &&
+        const bool fits = is_product(product) && places[product].uses == 1 && places[base].uses == 1 &&
                           places[base].absorbed < 0 && places[product].absorbed < 0 &&
-                          (nodes[base].op == Op::einsum || places[base].addition >= 0) &&
+                          (is_product(base) || places[base].addition >= 0) &&
                           places[product].space == places[base].space;
         if (!fits) continue;
         places[id].addition = product;
@@ -262,26 +265,26 @@ class Grouper {
   /// for a reader's kernel.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
-    if (nodes[id].op != Op::cast || nodes[id].dtype != DType::bf16) return false;
+    if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
     int product = graph_.operands[nodes[id].first];
-    if (nodes[product].op == Op::add && read_once(product)) {
+    if (row_of(nodes[product]).adds && read_once(product)) {
       const std::int32_t* const terms = graph_.operands + nodes[product].first;
       if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
     }
-    return nodes[product].op == Op::einsum && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
+    return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
            nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
   }
 
   constexpr void place(int id) {
     Place& own = at(id);
     const Node& node = graph_.nodes[id];
-    if (own.host || node.op == Op::argument) return;
-    if (node.op == Op::project) {
+    if (own.host || node.is_argument()) return;
+    if (node.is_projection()) {
       own.group = at(graph_.operands[node.first]).group;
       return;
     }
     if (own.absorbed >= 0) return;  // placed with the sum that absorbs it
-    if (own.kind == OpKind::attention)
+    if (row_of(node).unit == UnitKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = group_count_++;
     Group& made = group_[g];
@@ -327,9 +330,11 @@ class Grouper {
     const OpRow& row = row_of(node);
     if (row.joins_operand >= 0) {
       const Place& operand = at(graph_.operands[node.first + row.joins_operand]);
-      if (operand.kind == row.kind && readers_.data()[operand.first_reader] == id) return operand.group;
+      if (row_of(graph_.nodes[graph_.operands[node.first + row.joins_operand]]).unit == row.unit &&
+          readers_.data()[operand.first_reader] == id)
+        return operand.group;
     }
-    if (!row.joins_alike) return -1;
+    if (row.joins == nullptr) return -1;
     const Place& operand = at(graph_.operands[node.first]);
     for (std::int32_t r = operand.first_reader; r < operand.last_reader; ++r) {
       const int other = readers_.data()[r];
@@ -337,7 +342,7 @@ class Grouper {
       bool alike = true;
       for (int i = 0; i < node.arity; ++i)
         alike = alike && graph_.operands[graph_.nodes[other].first + i] == graph_.operands[node.first + i];
-      if (alike && graph_.nodes[other].labels[0] == node.labels[0]) return at(other).group;
+      if (alike && row.joins(graph_.nodes[other], node)) return at(other).group;
     }
     return -1;
   }

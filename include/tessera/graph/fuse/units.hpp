@@ -10,31 +10,13 @@
 
 namespace tessera {
 
-/// What runs as one step: a fused group of nodes, or a node of its own.
-/// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t {
-  fused,
-  contraction,
-  layout,
-  indexed,
-  random,
-  constraint,
-  repeat,
-  attention,
-  scan,
-  sort,
-  fold
-};
-inline constexpr int unit_kinds = 11;
-
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
   std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
-  bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
-  Op reduce_op = Op::sum;
+  bool accumulates = false;  ///< a result reduced, as its row says, over the dims of the space that it lacks
 };
 
 struct Unit {
@@ -51,6 +33,9 @@ struct Unit {
   std::uint8_t rank = 0;                              ///< of the iteration space
   std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
   std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
+
+  /// Of a unit that is not fused: the node whose operands it reads. With an addend the root is the sum.
+  constexpr std::int32_t rule_node() const { return kind == UnitKind::contraction ? space : root; }
 };
 
 /// The units of one graph, in an order in which they can run.
@@ -96,8 +81,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
     for (int o = 0; o < unit.output_count; ++o) rule.outputs.push_back(dims_of(units.output(u, o)));
     return rule;
   }
-  // A contraction that adds to a value has the sum as its root; its rule is the einsum's.
-  const int node = unit.kind == UnitKind::contraction ? unit.space : unit.root;
+  const int node = unit.rule_node();
   FactorRule row;
   row.operands.reserve(graph[node].arity);
   row_of(graph[node]).sharding(graph, node, row);

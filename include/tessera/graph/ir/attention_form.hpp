@@ -8,26 +8,33 @@
 
 namespace tessera {
 
+/// What an attention node gives. Gradients are in the order of the operands that they are of.
+enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
+
 /// Attributes of the three attention nodes. Queries are [batch, time, heads, width], keys [batch, keys, heads, width],
 /// values [batch, keys, heads, value width]; the scale of scores is a host scalar, the last operand.
 ///
 ///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
 ///   attention       (q, k, v, lse, scale)              exp(scores - lse) v, shaped like q but for the width
-///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of`
+///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of()`
 ///
 /// A node has one result; what shares tiles of scores runs in one unit all the same: lse with the attention that reads
 /// it, and the cotangents of one attention.
 struct AttentionForm {
   bool causal = false;  ///< a query sees the keys up to its own position
-  std::uint8_t of = 0;  ///< of attention_grad: 0 queries, 1 keys, 2 values
+  AttentionResult result = AttentionResult::output;
+
+  constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
+  /// Of a gradient: the operand that it is of.
+  constexpr int of() const { return static_cast<int>(result); }
 
   static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<std::uint8_t>(node.labels[1])};
+    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1])};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = causal ? 1 : 0;
-    labels[1] = static_cast<std::int8_t>(of);
+    labels[1] = static_cast<std::int8_t>(result);
     return labels;
   }
 };

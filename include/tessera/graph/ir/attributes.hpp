@@ -89,6 +89,11 @@ enum class NumberRule : std::int8_t {
   probability,
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr Labels pack_rule(NumberRule rule) {
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(rule);
+  return labels;
+}
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   return rule == NumberRule::of_its_type ? holds(type, number)
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
@@ -144,6 +149,9 @@ struct Repeat {
   constexpr Labels pack() const {
     return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
   }
+  constexpr Node node(int body, const Source& source) const {
+    return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
+  }
   constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
 
  private:
@@ -155,9 +163,41 @@ struct Repeat {
 
 /// The output of a repeat that a projection is of.
 constexpr int output_of(const Node& project) { return project.index(); }
+/// The projection of an output of that type.
+constexpr Node projection_node(int output, const Node& type) {
+  return {.op = Op::project,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(output)};
+}
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
-constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }
+constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
+constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
+
+/// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
+enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+
+/// What a constraint says: the index of its spec, how its cotangent is sharded, and the axes that it is about, which
+/// another spec lists. Over all other axes the partitioner chooses.
+struct Constraint {
+  std::int32_t spec = 0;
+  CotangentLayout cotangent = CotangentLayout::alike;
+  std::int8_t cotangent_spec = 0;  ///< of CotangentLayout::own_spec
+  std::int8_t about = -1;          ///< index of the spec that lists the axes; -1: all axes of the mesh
+
+  static constexpr Constraint of(const Node& node) {
+    return {node.index(), static_cast<CotangentLayout>(node.labels[0]), node.labels[1],
+            static_cast<std::int8_t>(node.labels[2] - 1)};
+  }
+  constexpr void write(Node& node) const {
+    node.value = spec;
+    node.labels[0] = static_cast<std::int8_t>(cotangent);
+    node.labels[1] = cotangent_spec;
+    node.labels[2] = static_cast<std::int8_t>(about + 1);
+  }
+};
 
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };

@@ -59,7 +59,7 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
 /// are attribute bytes.
 constexpr Node integer_node(std::int64_t number, DType dtype) {
   constexpr std::int64_t exact = std::int64_t{1} << 53;
-  Node made{.op = Op::constant, .dtype = dtype, .value = static_cast<double>(number)};
+  Node made{.dtype = dtype, .value = static_cast<double>(number)};
   if (number >= -exact && number <= exact) return made;
   made.labels[0] = static_cast<std::int8_t>(number & 0x7f);
   made.labels[1] = static_cast<std::int8_t>(number >> 7 & 0x0f);

@@ -21,7 +21,7 @@ using Labels = std::array<std::int8_t, 24>;
 
 /// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
 struct Node {
-  Op op = Op::constant;
+  Op op = Op::constant;  ///< a node is a number unless it says otherwise
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
   std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
@@ -36,14 +36,30 @@ struct Node {
 
   constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
+
+  /// What a graph consists of besides operations on tensors. Of every other operation a pass asks the row.
+  constexpr bool is_argument() const { return op == Op::argument; }
+  constexpr bool is_dim() const { return op == Op::dim; }
+  constexpr bool is_scalar() const { return op == Op::scalar; }
+  constexpr bool is_constant() const { return op == Op::constant; }
+  constexpr bool is_repeat() const { return op == Op::repeat; }
+  constexpr bool is_projection() const { return op == Op::project; }
 };
 
-constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+/// A tensor leaf of the program's arguments, or of a body what its repeat hands in.
+constexpr Node argument_node(int index, DType dtype, int rank, unsigned unit = 0) {
+  return {.op = Op::argument,
+          .dtype = dtype,
+          .rank = static_cast<std::uint8_t>(rank),
+          .unit = static_cast<std::uint8_t>(unit),
+          .value = static_cast<double>(index)};
+}
+constexpr Node dim_node(int index) { return {.op = Op::dim, .dtype = DType::i64, .value = static_cast<double>(index)}; }
+constexpr Node scalar_node(int index) {
+  return {.op = Op::scalar, .dtype = DType::f64, .value = static_cast<double>(index)};
+}
 
-/// How the cotangent of a constraint is sharded, labels[0]: as the value, in any way, or as the spec with index
-/// labels[1] says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index
-/// labels[2] - 1 lists: over all other axes the partitioner chooses.
-enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
 
 /// A read-only graph: nodes in topological order.
 struct GraphView {

@@ -31,14 +31,14 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
   const GraphView& graph = program.graphs[graph_index];
   const Node& node = graph[id];
   std::string text = concat_text("%", id, " = ", detail::operation_text(program, graph, id));
-  if (node.op != Op::repeat) text += " " + detail::type_text(node);
+  if (!node.is_repeat()) text += " " + detail::type_text(node);
   if (node.arity > 0) text += " (";
   for (int i = 0; i < node.arity; ++i) {
     const int operand = graph.operand(id, i);
     if (i > 0) text += ", ";
     if (operand < 0)
       text += '-';
-    else if (graph[operand].op == Op::constant)
+    else if (graph[operand].is_constant())
       text += detail::number_text(graph[operand]);
     else
       text += concat_text("%", operand);
@@ -55,12 +55,12 @@ inline std::string text_of(const ProgramView& program) {
     const GraphView& graph = program.graphs[g];
     text += g == 0 ? "program\n" : concat_text("graph ", g, "\n");
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op != Op::constant) text += "  " + text_of(program, g, id) + "\n";
+      if (!graph[id].is_constant()) text += "  " + text_of(program, g, id) + "\n";
     text += "  return";
     for (int k = 0; k < graph.output_count; ++k) {
       const int id = graph.outputs[k];
       text += k == 0 ? " " : ", ";
-      text += graph[id].op == Op::constant ? detail::number_text(graph[id]) : concat_text("%", id);
+      text += graph[id].is_constant() ? detail::number_text(graph[id]) : concat_text("%", id);
     }
     text += '\n';
   }
@@ -76,7 +76,7 @@ inline std::string dot_of(const ProgramView& program) {
                         "\";\n");
     for (int id = 0; id < graph.size; ++id) {
       text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
-      if (graph[id].op != Op::repeat) text += "\\n" + detail::type_text(graph[id]);
+      if (!graph[id].is_repeat()) text += "\\n" + detail::type_text(graph[id]);
       if (graph[id].source.line != 0) text += "\\n" + graph[id].source.text();
       text += "\"];\n";
     }
@@ -89,7 +89,7 @@ inline std::string dot_of(const ProgramView& program) {
                           " [shape=plaintext, label=\"result ", k, "\"];\n");
     text += "  }\n";
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::repeat)
+      if (graph[id].is_repeat())
         text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
   }
   return text + "}\n";

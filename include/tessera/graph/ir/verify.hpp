@@ -47,12 +47,11 @@ class GraphVerifier {
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operand(id, i);
       if (operand >= id) return "operands stand before their users";
-      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
-      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
+      if (operand < 0 && !(row.optional_operands && i > 0)) return "only sizes of a rearrange may be absent";
+      if (operand >= 0 && graph_[operand].is_repeat() != node.is_projection())
         return "a repeat is read through its projections, and these read nothing else";
     }
-    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
-      return "a dim is one of the rank";
+    if (!node.is_repeat() && (node.rank > max_rank || node.unit >> node.rank != 0)) return "a dim is one of the rank";
     return check_of(node.op)({program_, graph_, index_, id});
   }
 };

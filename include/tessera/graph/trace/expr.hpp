@@ -101,7 +101,7 @@ template <class Self> struct Operators {
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
                   "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::gather(x, indices); elements are not assigned, ts::select(condition, x, y) "
+                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
                   "makes a new tensor");
     return static_cast<const Self&>(*this);
   }
@@ -285,9 +285,9 @@ constexpr Value outlined(const Value& context, DType dtype, int rank) {
   ++context.module->operations;
   const Graph& graph = context.module->graph(context.graph);
   for (int id = graph.size() - 1; id >= 0; --id)  // adding a node takes ten times the steps
-    if (graph[id].value == -1 && graph[id].op == Op::argument && graph[id].rank == rank && graph[id].dtype == dtype)
+    if (graph[id].value == -1 && graph[id].is_argument() && graph[id].rank == rank && graph[id].dtype == dtype)
       return context.with(id);
-  return context.make({.op = Op::argument, .dtype = dtype, .rank = static_cast<std::uint8_t>(rank), .value = -1}, {});
+  return context.make(argument_node(-1, dtype, rank), {});
 }
 }  // namespace detail
 

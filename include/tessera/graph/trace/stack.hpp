@@ -119,9 +119,9 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 
   const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
   const Source source = result.node().source;  // a call of a stack has no line of its own
-  Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
-  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
-                   source};
+  const Value made{
+      module, outer,
+      module->graph(outer).add(repeat.node(body, source), operands.data(), static_cast<int>(operands.size())), source};
   return X(build::project(made, 0, x.value.node()));
 }
 

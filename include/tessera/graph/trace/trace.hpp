@@ -27,19 +27,15 @@ struct BindProgram {
 
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Graph& graph = module->main();
-    Node node{.value = static_cast<double>(next++)};
+    Node node;
     if constexpr (std::is_same_v<Leaf, Dim>) {
-      node.op = Op::dim;
-      node.dtype = DType::i64;
+      node = dim_node(next++);
     } else if constexpr (std::is_same_v<Leaf, Scalar>) {
-      node.op = Op::scalar;
-      node.dtype = DType::f64;
+      node = scalar_node(next++);
     } else {
-      node.op = Op::argument;
-      node.dtype = dtype_v<typename Leaf::element>;
-      node.rank = Leaf::rank;
+      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
       if (in_stack) node = build::stacked_type(node);
-      node.labels[0] = in_stack ? 1 : 0;
+      set_stacked(node, in_stack);
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }

@@ -56,7 +56,7 @@ class Gradient {
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
       const Node& node = graph[p];
       const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+      if (node.is_projection() && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
         return build::broadcast(value(cotangent), value(p));
     }
     return {};
@@ -87,7 +87,7 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
   for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
-    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && node.op != Op::repeat) continue;
+    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && !node.is_repeat()) continue;
     if (const GradientRule rule = gradient_of(node.op)) {
       Gradient gradient(sweep, id);
       rule(gradient);
@@ -105,7 +105,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
   for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
   for (int id = 0; id < g.size(); ++id) {
     const Node& node = g[id];
-    if (!is_floating(node.dtype) && node.op != Op::repeat) continue;
+    if (!is_floating(node.dtype) && !node.is_repeat()) continue;
     const OpRow& row = row_of(node);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);

@@ -22,12 +22,9 @@ constexpr Node stacked_type(Node inner) {
   return inner;
 }
 constexpr Node argument_node(const Node& type, int index) {
-  return {.op = Op::argument,
-          .dtype = type.dtype,
-          .rank = type.rank,
-          .unit = type.unit,
-          .value = static_cast<double>(index),
-          .source = type.source};
+  Node made = tessera::argument_node(index, type.dtype, type.rank, type.unit);
+  made.source = type.source;
+  return made;
 }
 
 }  // namespace build
@@ -38,16 +35,14 @@ namespace detail {
 /// product is kept as it is read, rounded.
 constexpr bool recomputed(const Graph& graph, int id) {
   const Node& node = graph[id];
-  if (node.op == Op::argument) return false;
-  if (node.op == Op::cast && node.dtype == DType::bf16) {
+  if (row_of(node).converts && node.dtype == DType::bf16) {
+    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
     const int sum = graph.operand(id, 0);
-    if (graph[sum].op == Op::einsum) return false;
-    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
-      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+    if (is_product(sum)) return false;
+    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
+      if (is_product(graph.operand(sum, i))) return false;
   }
-  const OpKind kind = row_of(node).kind;
-  return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
-         node.op == Op::rearrange || node.op == Op::slice;
+  return row_of(node).recomputed;
 }
 
 /// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
@@ -94,7 +89,7 @@ class RepeatGradient {
     const Graph& body = module_.graph(body_);
     arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
     for (int id = 0; id < body.size(); ++id)
-      if (body[id].op == Op::argument) arguments_[static_cast<std::size_t>(body[id].index())] = id;
+      if (body[id].is_argument()) arguments_[static_cast<std::size_t>(body[id].index())] = id;
   }
 
   constexpr void differentiate_copy() {
@@ -149,7 +144,7 @@ class RepeatGradient {
     }
     for (int id = 0; id < forward_size_; ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
-      const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
+      const int index = copy[id].is_argument() ? copy[id].index() : -1;
       if (index >= stacked_end())
         used_invariant_.push_back(index);
       else if (index >= carried())
@@ -240,8 +235,7 @@ class RepeatGradient {
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
     const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
     if (made.counted) operands.push_back(layer_count().id);
-    Node node{
-        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
+    const Node node = made.node(backward_, self.node().source);
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
     int output = 0;
     for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));

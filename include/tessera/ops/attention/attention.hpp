@@ -12,6 +12,7 @@ namespace tessera {
 namespace detail {
 
 template <bool Causal> struct AttentionTag {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     using Said = decltype([] {
       static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
@@ -45,9 +46,10 @@ template <bool Causal> struct AttentionTag {
               .dtype = wide,
               .rank = 3,
               .unit = dims(q.node(), {0, 2, 1}),
-              .labels = AttentionForm{Causal, 0}.pack()};
+              .labels = AttentionForm{Causal, AttentionResult::logarithms}.pack()};
     const Value lse = q.make(made, {q.id, k.id, scale.id});
     made.op = Op::attention;
+    made.labels = AttentionForm{Causal, AttentionResult::output}.pack();
     made.dtype = q.dtype();
     made.rank = 4;
     made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));

@@ -10,7 +10,12 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/contraction/contraction_rows.hpp>
+#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera::ops {
 
@@ -32,7 +37,8 @@ constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
 
 /// The gradients of keys and values are sums over queries.
 constexpr bool sums_over_queries(const GraphView& graph, int id) {
-  return graph[id].op == Op::attention_grad && AttentionForm::of_node(graph[id]).of != 0;
+  const AttentionForm form = AttentionForm::of_node(graph[id]);
+  return form.is_gradient() && form.of() != 0;
 }
 /// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
 /// over them are partial.
@@ -71,7 +77,7 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
       rule.operands.push_back(like_out(operand(3)));
       rule.operands.push_back(like_lse(operand(4)));
       rule.operands.push_back(like_out(operand(5)));
-      const int of = AttentionForm::of_node(node).of;
+      const int of = AttentionForm::of_node(node).of();
       rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
     }
   }
@@ -118,7 +124,7 @@ constexpr void attention_gradient(Gradient& r) {
     made.op = Op::attention_grad;
     made.dtype = computed_as(made.dtype);
     made.value = 0;
-    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
+    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<AttentionResult>(i)}.pack();
     const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
     r.add(i, build::cast(made_of, r.x(i).dtype()));
   }
@@ -140,14 +146,14 @@ constexpr void attention_second_gradient(Gradient& r) {
   const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
   const Value weights = dense.weights(lse, form.causal);
   Value written = weights;
-  if (form.of == 2) {
+  if (form.of() == 2) {
     written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
   } else {
     const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
     EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
     rows.out[3] = -1;
     const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
-    written = dense.of_scores(weights * (each - mean), form.of);
+    written = dense.of_scores(weights * (each - mean), form.of());
   }
   Growable<std::int32_t> operands;
   for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
@@ -173,6 +179,10 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
   const bool plain = node.op == Op::attention_lse;
   const bool is_gradient = node.op == Op::attention_grad;
+  const AttentionForm form = AttentionForm::of_node(node);
+  if (is_gradient && (form.of() < 0 || form.of() > 2)) return "a gradient is of queries, keys or values";
+  if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
+    return "an attention says what it gives";
   const DType type = q.dtype, wide = computed_as(type);
   for (int i = 0; i < node.arity; ++i)
     if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
@@ -193,14 +203,13 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   for (int i : {3, 5})
     if (c.x(i).rank != 4 || c.x(i).unit != out)
       return "a result has the dims of the queries, and the width of the values";
-  if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-  const Node& of = c.x(node.labels[1]);
+  const Node& of = c.x(form.of());
   return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
 }
 
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
-                             .kind = OpKind::attention,
+                             .unit = UnitKind::attention,
                              .arity = 3,
                              .shape =
                                  [](const ShapeContext& c) {
@@ -217,7 +226,7 @@ struct AttentionLseOp {
 
 struct AttentionOp {
   static constexpr OpRow row{.name = "attention",
-                             .kind = OpKind::attention,
+                             .unit = UnitKind::attention,
                              .arity = 5,
                              .shape =
                                  [](const ShapeContext& c) {
@@ -236,22 +245,24 @@ struct AttentionOp {
 };
 
 struct AttentionGradOp {
-  static constexpr OpRow row{.name = "attention_grad",
-                             .kind = OpKind::attention,
-                             .arity = 7,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, true);
-                                   return c.operand(AttentionForm::of_node(c.node()).of);
-                                 },
-                             .sharding = attention_sharding,
-                             .partial = sums_over_queries,
-                             .joins_alike = true};
+  static constexpr OpRow row{
+      .name = "attention_grad",
+      .unit = UnitKind::attention,
+      .arity = 7,
+      .shape =
+          [](const ShapeContext& c) {
+            check_attention_shapes(c, true);
+            return c.operand(AttentionForm::of_node(c.node()).of());
+          },
+      .sharding = attention_sharding,
+      .partial = sums_over_queries,
+      .joins = [](const Node& x,
+                  const Node& y) { return AttentionForm::of_node(x).causal == AttentionForm::of_node(y).causal; }};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
-    return concat_text(form.of == 0 ? "q" : form.of == 1 ? "k" : "v", form.causal ? ", causal" : "");
+    return concat_text(form.of() == 0 ? "q" : form.of() == 1 ? "k" : "v", form.causal ? ", causal" : "");
   };
 };
 

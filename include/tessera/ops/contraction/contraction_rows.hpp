@@ -5,8 +5,39 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/ir/precision.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/graph/transform/simplify.hpp>
+#include <tessera/ops/contraction/split_product.hpp>
+#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
+
+namespace tessera::build {
+
+/// The dims of static extent 1 of a contraction: those that have it in every operand.
+constexpr std::uint8_t einsum_units(const EinsumLabels& labels, const Node& a, const Node& b, int rank) {
+  unsigned units = (1u << rank) - 1;
+  for (int d = 0; d < rank; ++d) {
+    for (int i = 0; i < a.rank; ++i)
+      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) units &= ~(1u << d);
+    for (int i = 0; i < b.rank; ++i)
+      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) units &= ~(1u << d);
+  }
+  return static_cast<std::uint8_t>(units);
+}
+/// Of bf16 the result is f32.
+constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  Node made{.op = Op::einsum,
+            .dtype = computed_as(a.dtype()),
+            .labels = labels.pack(),
+            .value = static_cast<double>(static_cast<int>(precision))};
+  while (made.rank < max_rank && labels.out[made.rank] >= 0) ++made.rank;
+  made.unit = einsum_units(labels, a.node(), b.node(), made.rank);
+  return a.make(made, {a.id, b.id});
+}
+
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -16,8 +47,10 @@ namespace tessera::ops {
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
   if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
-  if (rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label)
-    fail_shapes(c, "inner dims differ", "matmul");
+  bool matrices =
+      rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
+  for (int d = 0; d < rank_b - 2; ++d) matrices = matrices && labels.b[d] == labels.a[d];
+  if (matrices) fail_shapes(c, "inner dims differ", "matmul");
   std::string equation;
   const auto add = [&](const std::int8_t* own, int rank) {
     for (int d = 0; d < rank; ++d) equation += static_cast<char>('a' + own[d]);
@@ -116,16 +149,13 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
         if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
     }
   for (int d = 0; d < node.rank; ++d) {
-    bool found = false, unit = true;
+    bool found = false;
     for (int list = 0; list < 2; ++list)
-      for (int e = 0; e < ranks[list]; ++e)
-        if (lists[list][e] == labels.out[d]) {
-          found = true;
-          unit = unit && c.x(list).is_unit(e);
-        }
+      for (int e = 0; e < ranks[list]; ++e) found = found || lists[list][e] == labels.out[d];
     if (!found) return "a label of the result is one of an operand";
-    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
   }
+  if (node.unit != build::einsum_units(labels, a, b, node.rank))
+    return "a dim has static extent 1 when it has in every operand";
   return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
              ? BrokenRule{}
              : "operands have one element type, and the result that of its products";
@@ -147,7 +177,7 @@ inline std::string einsum_text(const ProgramView&, const GraphView& graph, int i
 
 struct EinsumOp {
   static constexpr OpRow row{.name = "einsum",
-                             .kind = OpKind::contraction,
+                             .unit = UnitKind::contraction,
                              .arity = 2,
                              .linear = Linearity::each,
                              .shape = einsum_shape,
@@ -156,6 +186,10 @@ struct EinsumOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     einsum_operand_gradient(r, 0);
     einsum_operand_gradient(r, 1);
+  };
+  static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
+    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    return splits ? split_product(made, node, operands) : -1;
   };
   static constexpr CheckRule check = check_einsum;
   static constexpr AttributeText attributes = einsum_text;

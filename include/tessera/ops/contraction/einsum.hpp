@@ -4,6 +4,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {
@@ -66,6 +67,7 @@ template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
 
 template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -82,35 +84,44 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
       static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     });
   };
-  static constexpr Value emit(Value context, Value a, Value b) {
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels, P), a.dtype());
+  static constexpr EinsumLabels labels(int, int) { return text.labels; }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
   }
+  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
 
 template <class Out = void, Precision P = Precision::full> struct MatmulTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
-  static constexpr Value emit(Value context, Value a, Value b) {
+  static constexpr EinsumLabels labels(int rank, int rank_b) {
     EinsumLabels labels{};
     for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    const int rank = a.rank();
     for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
     const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
-    for (int d = 0; d < b.rank() - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[b.rank() - 2] = k;
-    labels.b[b.rank() - 1] = n;
+    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[rank_b - 2] = k;
+    labels.b[rank_b - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels, P), a.dtype());
+    return labels;
+  }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
+  }
+  static constexpr Value emit(Value context, Value a, Value b) {
+    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
   }
 };
 
 template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
   constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(matrices, "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
+  static_assert(matrices,
+                "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
   static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
                          "ts::einsum");
   static_assert(alike, "tessera: the operands of matmul have one element type");

@@ -7,6 +7,7 @@
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera::build {
 
@@ -53,17 +54,26 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
-template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
-  const auto dim = static_cast<std::size_t>(dim_of(node));
+/// Strides of windows over the memory of their operand, in which they overlap.
+constexpr Shape window_strides(const ShapeContext& c, const Shape& operand) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   // A step that is too large for the memory is never made: that dim has one index.
-  const auto steps = [from = strides[dim]](std::int64_t by) {
+  const auto steps = [from = operand[dim]](std::int64_t by) {
     std::int64_t stride = 0;
     return multiply_fits(from, by, stride) ? stride : 0;
   };
-  strides.insert(dim + 1, steps(number(3)));
-  strides[dim] = steps(number(2));
+  Shape strides = operand;
+  strides.insert(dim + 1, steps(c.number(3)));
+  strides[dim] = steps(c.number(2));
   return strides;
+}
+/// Windows that are split along a dim that the operand lacks are no view of it.
+constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
+  const int dim = dim_of(node);
+  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
+  operand = replicated(windows.rank - 1);
+  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
+  return true;
 }
 
 /// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
@@ -95,7 +105,7 @@ constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const N
 
 struct WindowsOp {
   static constexpr OpRow row{.name = "windows",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 4,
                              .linear = Linearity::first,
                              .shape = windows_shape,
@@ -105,6 +115,8 @@ struct WindowsOp {
                                    windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
                                                    rule.operands[0], rule);
                                  },
+                             .view = window_strides,
+                             .under_view = under_windows,
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
@@ -115,26 +127,34 @@ struct WindowsOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
+/// The windows end in the dim that they are added to.
+constexpr Shape fold_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
+  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below one", "conv_transpose");
+  std::int64_t last_window = 0, last_element = 0;
+  if (volume(shape) > 0 &&
+      (!multiply_fits(shape[dim] - 1, stride, last_window) ||
+       !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
+    fail_shapes(c, "windows are longer than the dim", "conv_transpose");
+  shape.erase(dim + 1);
+  shape[dim] = extent;
+  return shape;
+}
+
 // Operands: stride, dilation and extent after the first.
 struct FoldOp {
   static constexpr OpRow row{.name = "fold",
-                             .kind = OpKind::fold,
+                             .unit = UnitKind::fold,
                              .arity = 4,
                              .linear = Linearity::first,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   Shape shape = c.operand(0);
-                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-                                   shape.erase(dim + 1);
-                                   shape[dim] = c.number(3);
-                                   return shape;
-                                 },
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                                   rule.operands[0], rule.result, rule);
-                                 }};
+                             .shape = fold_shape,
+                             .sharding = [](const GraphView& graph, int id, FactorRule& rule) {
+                               rule.operands.resize(4);
+                               windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                               rule.operands[0], rule.result, rule);
+                             }};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const int dim = dim_of(r.node());
     r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));

@@ -7,6 +7,31 @@
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
+#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/layout/pads_to_concat.hpp>
+
+namespace tessera {
+
+constexpr Value operator+(Value x, Value y) {
+  if (y.is_number(0) && x.rank() >= y.rank()) return x;
+  if (x.is_number(0) && y.rank() >= x.rank()) return y;
+  return build::binary(Op::add, x, y);
+}
+constexpr Value operator-(Value x) { return build::unary(Op::neg, x); }
+constexpr Value operator-(Value x, Value y) {
+  if (y.is_number(0)) return x;
+  return build::binary(Op::sub, x, y);
+}
+constexpr Value operator*(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  if (x.is_number(1)) return y;
+  return build::binary(Op::mul, x, y);
+}
+constexpr Value operator/(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  return build::binary(Op::div, x, y);
+}
+}  // namespace tessera
 
 namespace tessera::ops {
 
@@ -40,8 +65,11 @@ struct SignOp : ElementwiseOperation<1> {
 struct AddOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "add";
   static constexpr Linearity linear = Linearity::jointly;
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool folds = true, of_integers = true, adds = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x + y; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return made[operands[1]].op == Op::pad ? PadsToConcat(made).sum(node, operands) : -1;
+  }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g());
     r.add(1, r.g());
@@ -75,7 +103,7 @@ struct DivOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "div";
   static constexpr Linearity linear = Linearity::first;
   static constexpr std::uint8_t flops = 4, lane_cost = 8;
-  static constexpr bool folds = true, of_integers = true, fractional = true;
+  static constexpr bool folds = true, of_integers = true, fractional = true, divides = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x / y; }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g() / r.x(1));
@@ -100,7 +128,7 @@ struct PowOp : ElementwiseOperation<2> {
   }
   /// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
   static constexpr Value lowered(Value p) {
-    if (p.node().op == Op::constant) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
+    if (p.node().is_constant()) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
     return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
   }
 };
@@ -164,7 +192,7 @@ template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::curre
 }
 
 /// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// extent 1 is static (from keepdims or ts::unsqueeze) repeat. Element types that differ are promoted: see `promote`.
 /// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)

@@ -57,28 +57,22 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
 
 /// The dims of the result are those of the operands, broadcast against each other.
 constexpr BrokenRule check_broadcast(const NodeCheck& c) {
-  const Node& node = c.node();
-  int rank = 0;
-  for (int i = 0; i < node.arity; ++i) rank = rank < c.x(i).rank ? c.x(i).rank : rank;
-  unsigned unit = 0;
-  for (int d = 0; d < rank; ++d) {
-    bool all = true;
-    for (int i = 0; i < node.arity; ++i)
-      if (const int own = d - (rank - c.x(i).rank); own >= 0 && !c.x(i).is_unit(own)) all = false;
-    if (all) unit |= 1u << d;
+  Node made{.rank = c.x(0).rank, .unit = c.x(0).unit};
+  for (int i = 1; i < c.node().arity; ++i) {
+    const Node before = made;
+    build::broadcast_type(made, before, c.x(i));
   }
-  return node.rank == rank && node.unit == unit ? BrokenRule{} : "the result has the dims of its operands, broadcast";
+  return same_static_shape(c.node(), made) ? BrokenRule{} : "the result has the dims of its operands, broadcast";
 }
-/// Operands from `first` on have one element type, which is that of the result unless the operation compares.
+/// Operands from `first` on have one element type, which says that of the result.
 constexpr BrokenRule check_types(const NodeCheck& c, int first) {
   if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
   const Node& node = c.node();
-  const bool predicate = row_of(node).predicate;
-  for (int i = first; i < node.arity; ++i) {
-    if (c.x(i).dtype != c.x(first).dtype) return "operands have one element type";
-    if (!predicate && c.x(i).dtype != node.dtype) return "the result has the element type of its operands";
-  }
-  return predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : BrokenRule{};
+  const DType type = c.x(first).dtype;
+  for (int i = first + 1; i < node.arity; ++i)
+    if (c.x(i).dtype != type) return "operands have one element type";
+  if (node.dtype == row_of(node).result_type(type)) return {};
+  return row_of(node).predicate ? "a comparison gives bools" : "the result has the element type of its operands";
 }
 constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
 
@@ -100,6 +94,9 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr bool divides = false;        ///< by the second operand
+  static constexpr bool adds = false;           ///< the sum of its operands
+  static constexpr bool converts = false;       ///< the operand, in another element type
   static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
@@ -138,17 +135,29 @@ template <class Operation> constexpr OpRow elementwise_row() {
             .predicate = Operation::predicate,
             .fractional = Operation::fractional,
             .of_bools = Operation::of_bools,
+            .divides = Operation::divides,
+            .adds = Operation::adds,
+            .converts = Operation::converts,
             .flops = Operation::flops,
-            .lane_cost = Operation::lane_cost};
+            .lane_cost = Operation::lane_cost,
+            .recomputed = true};
+  if constexpr (requires { Operation::host; }) row.host = Operation::host;
   if constexpr (Operation::of_integers) row.integers = integer_of<Operation>;
   return row;
 }
 }  // namespace detail
 
 template <std::derived_from<AnyElementwiseOperation> Operation>
-inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
+inline constexpr OpRow row_v<Operation> = row_with_rules<Operation>(detail::elementwise_row<Operation>());
 
 }  // namespace tessera::ops
+
+namespace tessera::build {
+
+template <class Operation> constexpr Value apply(Value x) { return unary(ops::op_v<Operation>, x); }
+template <class Operation> constexpr Value apply(Value x, Value y) { return binary(ops::op_v<Operation>, x, y); }
+
+}  // namespace tessera::build
 
 namespace tessera {
 
@@ -186,8 +195,9 @@ template <class Operation> struct Unary {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
-    using type = std::conditional_t<row.fractional, element_t<floating_type(dtype_v<typename A::type>)>,
-                                    std::conditional_t<row.predicate, bool, typename A::type>>;
+    static constexpr DType meets_in =
+        row.fractional ? floating_type(dtype_v<typename A::type>) : dtype_v<typename A::type>;
+    using type = element_t<row.result_type(meets_in)>;
   };
   template <class A> static constexpr void convert(Value& x) {
     if constexpr (row.fractional) x = build::cast(x, floating_type(x.dtype()));
@@ -199,6 +209,7 @@ template <class Operation> struct Unary {
 
 /// Functions of two operands.
 template <class Operation> struct Binary {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   static constexpr const OpRow& row = ops::row_v<Operation>;
   template <class A, class B>
   static constexpr DType meets_in = row.fractional ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
@@ -207,7 +218,7 @@ template <class Operation> struct Binary {
       static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
-    using type = std::conditional_t<row.predicate, bool, element_t<meets_in<A, B>>>;
+    using type = element_t<row.result_type(meets_in<A, B>)>;
     static constexpr int rank = Promote<A, B>::rank;
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {

@@ -2,7 +2,92 @@
 #define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/bf16.hpp>
+#include <tessera/graph/ir/value.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
+
+namespace tessera::build {
+
+/// x with another element type; x itself where it has that.
+constexpr Value cast(Value x, DType type) {
+  const Node& from = x.node();
+  if (from.dtype == type) return x;
+  if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
+  // Back to where it came from: nothing was lost on the way.
+  if (from.op == Op::cast && type == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const std::string at = source.text();
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  const std::string at = source.text();
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.is_constant()) {
+    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
+                                         ? "[dropout] rate: it is not between 0 and 1"
+                                         : "[number] range: it is no value of the element type");
+    else
+      check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
+}
+/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
+}
+constexpr Value select(Value condition, Value yes, Value no) {
+  Node made{.op = Op::select, .dtype = yes.dtype()};
+  broadcast_type(made, yes.node(), no.node());
+  const Node branches = made;
+  broadcast_type(made, condition.node(), branches);
+  return yes.make(made, {condition.id, yes.id, no.id});
+}
+
+/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
+/// or computed again, for its shape alone.
+constexpr Value shape_source(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  for (;;) {
+    const Node& node = graph[x.id];
+    if (has_operand(row_of(node).shape_only, 0) && same_static_shape(graph.operand_node(x.id, 0), node)) {
+      x.id = graph.operand(x.id, 0);
+      continue;
+    }
+    if (row_of(node).kind != OpKind::elementwise) return x;
+    int next = -1;
+    for (int i = 0; i < node.arity && next < 0; ++i)
+      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
+    if (next < 0) return x;
+    x.id = next;
+  }
+}
+
+constexpr Value broadcast(Value x, Value like) {
+  if (same_static_shape(x.node(), like.node())) return x;
+  like = shape_source(like);
+  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
+                {x.id, like.id});
+}
+
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -18,6 +103,9 @@ struct SelectOp : ElementwiseOperation<3> {
   static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
     return select(condition, yes, no);
   }
+  static constexpr HostNumber host(const HostContext& c) {
+    return c.operand(0).real() != 0 ? c.operand(1) : c.operand(2);
+  }
   static constexpr void gradient(Gradient& r) {
     const Value zero = r.x(1).number(0);
     r.add(1, build::select(r.x(0), r.g(), zero));
@@ -29,8 +117,29 @@ struct SelectOp : ElementwiseOperation<3> {
 struct CastOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "cast";
   static constexpr CheckRule check = check_broadcast;
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool of_integers = true, converts = true;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    const Node& from = made[operands[0]];
+    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
+    const HostNumber number = number_of(from);
+    Node folded{.dtype = node.dtype, .value = number.real()};
+    if (node.dtype == DType::bool_)
+      folded.value = number.real() != 0;
+    else if (!is_floating(node.dtype))
+      folded = integer_node(number.integer(), node.dtype);
+    folded.source = node.source;
+    return made.add(folded);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    const Node& node = c.node();
+    const HostNumber from = c.operand(0);
+    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
+    if (node.dtype == DType::bool_) return from.real() != 0;
+    if (!is_floating(node.dtype)) return from.integer();
+    if (node.dtype == DType::bf16) return static_cast<double>(bf16(from.real()));
+    return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(from.real())) : from;
+  }
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
@@ -43,8 +152,10 @@ struct BroadcastOp {
                              .shape = broadcast_shape,
                              .sharding = elementwise_sharding,
                              .number = [](double x, double, double) { return x; },
+                             .host = [](const HostContext& c) { return c.operand(0); },
                              .flops = 0,
-                             .shape_only = 1u << 1};
+                             .shape_only = 1u << 1,
+                             .recomputed = true};
   static constexpr bool by_part = false;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
@@ -52,6 +163,9 @@ struct BroadcastOp {
     return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+  }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
 
@@ -64,6 +178,7 @@ namespace tessera {
 namespace detail {
 
 struct SelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
     using Said = decltype([] {
       static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");

@@ -9,6 +9,85 @@
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
+namespace tessera::build {
+
+/// The dims of static extent 1 of a rearrange: those without factors, or with factors of such dims alone.
+constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
+  unsigned units = (1u << out_rank) - 1;
+  for (int p = 0; p < factors.count; ++p)
+    if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
+  return static_cast<std::uint8_t>(units);
+}
+/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+  Node made{.op = Op::rearrange,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(out_rank),
+            .labels = factors.pack(),
+            .value = static_cast<double>(hidden)};
+  std::int32_t operands[max_rank + 1]{x.id};
+  bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
+  for (int f = 0; f < factors.count; ++f) {
+    operands[f + 1] = sizes ? sizes[f] : -1;
+    sized = sized || operands[f + 1] >= 0;
+    in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
+  }
+  made.unit = rearranged_units(factors, x.node(), out_rank);
+  if (in_order && made.unit == x.node().unit) return x;
+  return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+
+/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
+constexpr Value insert_units(Value x, unsigned units, int out_rank) {
+  if (units == 0) return x;
+  Factors f{};
+  int d = 0;
+  for (int out = 0; out < out_rank; ++out) {
+    if ((units >> out & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++d;
+  }
+  return rearrange(x, out_rank, f, nullptr);
+}
+
+constexpr Value drop_units(Value x, unsigned dims) {
+  if (dims == 0) return x;
+  Factors f{};
+  int out = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if ((dims >> d & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++out;
+  }
+  return rearrange(x, out, f, nullptr);
+}
+
+constexpr Value slice(Value x, int dim, Value start, Value size) {
+  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  return x.make(made, {x.id, start.id, size.id});
+}
+constexpr Value pad(Value x, int dim, Value start, Value like) {
+  return x.make(
+      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {x.id, start.id, like.id});
+}
+/// Zeros around x along a dim, to a given extent.
+constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
+  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  return x.make(made, {x.id, start.id, extent.id});
+}
+}  // namespace tessera::build
+
 namespace tessera::ops {
 
 /// Throws not_divisible for a dim that mesh axes split, which is what shard_map does. `node.value` counts the leading
@@ -242,12 +321,11 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   }
   return c.operand(0);
 }
-/// Which place a place receives from, -1: none. `number(i)` is operand i.
-template <class NumberAt>
-constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
-  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
-  for (int i = 1; i < node.arity; i += 2)
-    if (number(i + 1) == place) return number(i);
+/// Which place a place receives from, -1: none.
+constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
+  if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
+  for (int i = 1; i < c.node().arity; i += 2)
+    if (c.number(i + 1) == place) return c.number(i);
   return -1;
 }
 constexpr void permute_gradient(Gradient& r) {
@@ -266,20 +344,21 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Factors f = Factors::of(node);
   if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
-  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  unsigned placed = 0, factored = 0;
   for (int p = 0; p < f.count; ++p) {
     if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
         f.order[p] >= f.count)
-      return "parts lie in dims";
+      return "the dims of a part exist";
     if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
     placed |= 1u << f.order[p];
     factored |= 1u << f.in_dim[p];
-    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
     if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
   }
   if (placed != (1u << f.count) - 1) return "every part has one place in the result";
   if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
-  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+  return node.unit == build::rearranged_units(f, from, node.rank) && node.dtype == from.dtype
+             ? BrokenRule{}
+             : "the result has the type that its parts make";
 }
 /// The dim that an operation works along is one of the rank, and the others are those of its operands.
 constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
@@ -337,12 +416,15 @@ inline std::string rearrange_text(const ProgramView&, const GraphView& graph, in
 
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = rearrange_shape,
                              .sharding = rearrange_sharding,
-                             .flops = 0};
+                             .factor_extents = factor_extents,
+                             .flops = 0,
+                             .optional_operands = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = rearrange_gradient;
   static constexpr CheckRule check = check_rearrange;
   static constexpr AttributeText attributes = rearrange_text;
@@ -350,14 +432,16 @@ struct RearrangeOp {
 
 struct SliceOp {
   static constexpr OpRow row{.name = "slice",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = slice_shape,
                              .sharding = moved_dim_sharding,
                              .partial = takes_row,
                              .offset = slice_offset,
-                             .flops = 0};
+                             .view = [](const ShapeContext&, const Shape& strides) { return strides; },
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
@@ -367,7 +451,7 @@ struct SliceOp {
 
 struct PadOp {
   static constexpr OpRow row{.name = "pad",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = pad_shape,
@@ -384,7 +468,7 @@ struct PadOp {
 
 struct ConcatOp {
   static constexpr OpRow row{.name = "concat",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::jointly,
                              .shape = concat_shape,
@@ -398,11 +482,12 @@ struct ConcatOp {
 
 struct PermuteOp {
   static constexpr OpRow row{.name = "ppermute",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = permute_shape,
                              .sharding = like_sharding,
+                             .permutation = permuted_from,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
   static constexpr CheckRule check = check_permute;

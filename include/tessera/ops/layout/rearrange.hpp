@@ -6,6 +6,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {
@@ -107,7 +108,7 @@ struct RearrangeText {
 /// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
                           int hidden = 0) {
-  const int lead = x.rank() - rank_in;
+  const int lead = x.leading(rank_in);
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
   Factors made{};
@@ -163,7 +164,7 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
     for (int d = 0; d < text.rank_in; ++d)
       if ((text.units_in >> d & 1) != 0)
         require_unit(x, d + x.rank() - text.rank_in,
-                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unit");
+                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unsqueeze");
     return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
   }
 };
@@ -221,11 +222,11 @@ template <int Rank, int First, int Last> struct MergeTag {
   }
 };
 
-template <int Rank, int D> struct UnitTag {
+template <int Rank, int D> struct UnsqueezeTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int lead = x.rank() - Rank;
+    const int lead = x.leading(Rank);
     return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
@@ -233,10 +234,10 @@ template <int Rank, int D> struct UnitTag {
 template <int Rank, int D> struct SqueezeTag {
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_unit(x, dim,
-                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
     return build::drop_units(x, 1u << dim);
   }
 };
@@ -305,8 +306,8 @@ template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const 
 }
 
 /// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
-template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
-  return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
+template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Drops a dim of static extent 1.

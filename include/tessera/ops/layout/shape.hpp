@@ -5,6 +5,7 @@
 #include <concepts>
 
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera {
 
@@ -40,11 +41,12 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
-    return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
+    return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
   }
 };
 
 struct BroadcastTag {
+  static constexpr auto leading_dims = ops::LeadingDims::like;
   template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
   template <class A, class B> struct result {
     using type = typename std::conditional_t<fills<A, B>, B, A>::type;

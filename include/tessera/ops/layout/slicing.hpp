@@ -2,6 +2,7 @@
 #define TESSERA_OPS_LAYOUT_SLICING_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {
@@ -12,11 +13,12 @@ template <int Rank, int D> struct SliceTag {
   static constexpr int size_operand = 2;
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
+    return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
   }
 };
 
 template <int Rank, int D> struct ConcatTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class... Rest> struct result : A {
     using Said = decltype([] {
       static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
@@ -29,7 +31,7 @@ template <int Rank, int D> struct ConcatTag {
  private:
   static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
     const Value first = *parts.begin();
-    const int dim = D + first.rank() - Rank;
+    const int dim = first.shifted(D, Rank);
     Node made{
         .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
     std::int32_t operands[16]{};
@@ -52,7 +54,7 @@ template <int Rank, int D> struct PadTag {
   template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value before, Value after) {
     x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
   }
 };

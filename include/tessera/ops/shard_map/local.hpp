@@ -32,38 +32,14 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
 namespace detail {
 
-/// How an operation is emitted on values with leading dims. Most operations count their dims from the rank that their
-/// tag knows, and leave dims in front of these alone.
-template <class Tag> struct LocalRule {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
-    return Tag::emit(context, aligned(xs, all, xs.rank)...);
-  }
-};
-
-template <class Operation> constexpr bool is_binary(const Binary<Operation>*) { return true; }
-constexpr bool is_binary(const void*) { return false; }
-/// Operations whose operands meet with trailing dims aligned.
-template <class Tag>
-inline constexpr bool aligns_v = is_binary(static_cast<Tag*>(nullptr)) || std::is_same_v<Tag, SelectTag> ||
-                                 std::is_same_v<Tag, LayerNormTag> || std::is_same_v<Tag, RmsNormTag>;
-
-template <class Tag>
-  requires(aligns_v<Tag>)
-struct LocalRule<Tag> {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
-    int rank = 0;
-    ((rank = xs.rank > rank ? xs.rank : rank), ...);
-    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
-  }
-};
-
 /// A product whose leading dims are labels of their own: shared by both operands, or of one alone.
-constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, const LocalValue& b,
-                             const EinsumLabels& local, int rank_out, Precision precision) {
+template <class Tag>
+constexpr Value local_product(Value context, unsigned all, const LocalValue& a, const LocalValue& b) {
   const Value x = without_units(a), y = without_units(b);
   const unsigned in_x = extending(a), in_y = extending(b);
+  const EinsumLabels local = Tag::labels(a.rank, b.rank);
+  int rank_out = 0;
+  while (rank_out < max_rank && local.out[rank_out] >= 0) ++rank_out;
   EinsumLabels labels{};
   for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
   const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
@@ -76,92 +52,74 @@ constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, c
   write(labels.a, in_x, local.a, a.rank);
   write(labels.b, in_y, local.b, b.rank);
   write(labels.out, in_x | in_y, local.out, rank_out);
-  const Value made = build::einsum(x.at(context.source), y, labels, precision);
-  return aligned({made, in_x | in_y, rank_out}, all, rank_out);
+  return aligned({Tag::product(x.at(context.source), y, labels), in_x | in_y, rank_out}, all, rank_out);
 }
 
-template <FixedString Text, class Out, Precision P> struct LocalRule<EinsumTag<Text, Out, P>> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
-                              const LocalValue& b) {
-    constexpr EinsumText text = EinsumTag<Text, Out, P>::text;
-    return rounded_product<Out>(local_einsum(context, all, a, b, text.labels, text.rank_out, P), a.value.dtype());
-  }
-};
+/// A value spread over the shape of another one, and over leading dims that this lacks.
+template <class Tag>
+constexpr Value spread_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                             const LocalValue& like) {
+  const bool spreads = (x.varying & ~extending(like)) != 0;
+  return Tag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
+                   spreads ? extended(text, like, all) : aligned(like, all, like.rank));
+}
 
-template <class Out, Precision P> struct LocalRule<MatmulTag<Out, P>> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
-                              const LocalValue& b) {
-    if (a.rank < 2 || b.rank < 2) return a.value;  // the assertions on the types have said so
-    EinsumLabels labels{};
-    const std::int8_t k = static_cast<std::int8_t>(a.rank - 1), n = static_cast<std::int8_t>(a.rank);
-    for (int d = 0; d < a.rank; ++d) labels.a[d] = labels.out[d] = static_cast<std::int8_t>(d);
-    for (int d = 0; d < b.rank; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[b.rank - 2] = k;
-    labels.b[b.rank - 1] = labels.out[a.rank - 1] = n;
-    return rounded_product<Out>(local_einsum(context, all, a, b, labels, a.rank, P), a.value.dtype());
-  }
-};
-
-template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
-    return ConcatTag<Rank, D>::emit(context, extended(text, xs, all)...);
-  }
-};
-
-template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
-                              const LocalValue& indices) {
-    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
-  }
-};
-
-template <> struct LocalRule<BroadcastTag> {
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
-                              const LocalValue& like) {
-    const bool spreads = (x.varying & ~extending(like)) != 0;
-    return BroadcastTag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
-                              spreads ? extended(text, like, all) : aligned(like, all, like.rank));
-  }
-};
-
-/// The table has no leading dims.
-template <> struct LocalRule<GatherTag> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& table,
-                              const LocalValue& indices) {
-    return GatherTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
-  }
-};
+/// A lookup in a table that all devices hold alike.
+template <class Tag>
+constexpr Value look_up_local(Value context, unsigned all, const LocalValue& table, const LocalValue& indices) {
+  return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
+}
 
 /// Devices' batches are one batch.
-template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
-  template <class... Scale>
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
-                              const LocalValue& k, const LocalValue& v, const Scale&... scale) {
-    const int leads = bit_count(all);
-    const auto merged = [&](const LocalValue& x) {
-      const Value whole = extended(text, x, all).at(context.source);
-      Factors f{};
-      for (int d = 0; d < whole.rank(); ++d) {
-        f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-        f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-        ++f.count;
-      }
-      return rearrange(whole, whole.rank(), 4, f, nullptr);
-    };
-    const Value made = AttentionTag<Causal>::emit(context, merged(q), merged(k), merged(v), scale.value...);
+template <class Tag, class... Numbers>
+constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
+                            const LocalValue& k, const LocalValue& v, const Numbers&... numbers) {
+  const int leads = bit_count(all);
+  const auto merged = [&](const LocalValue& x) {
+    const Value whole = extended(text, x, all).at(context.source);
     Factors f{};
-    Value sizes[max_rank]{};
-    for (int d = 0; d < leads + 4; ++d) {
-      f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    for (int d = 0; d < whole.rank(); ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
       ++f.count;
     }
-    for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
-      if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
-    return rearrange(made, 4, leads + 4, f, sizes);
+    return rearrange(whole, whole.rank(), 4, f, nullptr);
+  };
+  const Value made = Tag::emit(context, merged(q), merged(k), merged(v), numbers.value...);
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d < leads + 4; ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+    f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    ++f.count;
   }
-};
+  for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
+    if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
+  return rearrange(made, 4, leads + 4, f, sizes);
+}
+
+/// Emits a function of values with leading dims in the manner that the function says.
+template <class Tag, class... Xs>
+constexpr Value emit_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
+  constexpr ops::LeadingDims leading = ops::leading_dims_v<Tag>;
+  if constexpr (leading == ops::LeadingDims::labels) {
+    return local_product<Tag>(context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::like) {
+    return spread_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::table) {
+    return look_up_local<Tag>(context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::batch) {
+    return batch_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::extended) {
+    return Tag::emit(context, extended(text, xs, all)...);
+  } else if constexpr (leading == ops::LeadingDims::aligned) {
+    int rank = 0;
+    ((rank = xs.rank > rank ? xs.rank : rank), ...);
+    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
+  } else {
+    return Tag::emit(context, aligned(xs, all, xs.rank)...);
+  }
+}
 
 template <class... Xs> struct FirstLocal;
 template <class X, class... Rest> struct FirstLocal<X, Rest...> : FirstLocal<Rest...> {};
@@ -202,7 +160,7 @@ template <class Region, class X, class... Ts, class... Done>
 constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
   if constexpr (sizeof...(Ts) == 0) {
     Emission<X>::convert(done.value...);
-    return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
+    return emit_local<typename X::tag>(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
   } else {
     return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
   }
@@ -210,9 +168,10 @@ constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done)
 
 /// A table that is looked up is the same on every device.
 template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || !LocalOperand<X>;
+inline constexpr bool looks_up_v = ops::leading_dims_v<Tag> != ops::LeadingDims::table || !LocalOperand<X>;
 template <class Tag, LocalOperand X, class... Rest>
-inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, GatherTag> || X::varying == 0;
+inline constexpr bool looks_up_v<Tag, X, Rest...> =
+    ops::leading_dims_v<Tag> != ops::LeadingDims::table || X::varying == 0;
 
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
@@ -220,9 +179,10 @@ template <class Tag, class... Operands> struct LocalCall {
   static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
   static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
   static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
-                "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
-                "it up outside, where a table may be split");
+  static_assert(
+      looks_up_v<Tag, Operands...> || Region::structs,
+      "tessera: inside shard_map the table of embedding is the same on every device; gather it first, or look "
+      "it up outside, where a table may be split");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
@@ -236,7 +196,7 @@ template <class Tag, class... Operands> struct LocalCall {
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
       const auto emit = [&](auto... values) {
         Emission<Expr<Tag, Operands...>>::convert(values.value...);
-        return LocalRule<Tag>::emit(Region::text, context, all, values...);
+        return emit_local<Tag>(Region::text, context, all, values...);
       };
       return Made(emit(local_value<Region>(context, operands)...));
     }

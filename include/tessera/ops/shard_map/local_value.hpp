@@ -124,13 +124,12 @@ constexpr Value placed(const ShardMapText& text, const Value& x, const Partition
   PartitionSpec axes;
   for (int axis = 0; axis < text.axis_count; ++axis) axes.entries.push_back(SpecEntry(text.axes[axis]));
   const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
-  const int about = x.module->add_spec(axes) + 1;
-  if (own > 127 || of_cotangent > 127 || about > 127)
+  const int about = x.module->add_spec(axes);
+  if (own > 127 || of_cotangent > 127 || about > 126)
     x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
-  made.value = own;
-  made.labels[0] = static_cast<std::int8_t>(cotangent ? CotangentLayout::own_spec : CotangentLayout::alike);
-  made.labels[1] = static_cast<std::int8_t>(of_cotangent);
-  made.labels[2] = static_cast<std::int8_t>(about);
+  Constraint{own, cotangent ? CotangentLayout::own_spec : CotangentLayout::alike,
+             static_cast<std::int8_t>(of_cotangent), static_cast<std::int8_t>(about)}
+      .write(made);
   return x.make(made, {x.id});
 }
 

@@ -115,7 +115,7 @@ class CutSearch {
       if (!has_room(sharding, wanted)) return false;
     for (int g = 0; g < program_.graph_count; ++g)
       for (int id = 0; id < program_.graphs[g].size; ++id)
-        if (const Node& node = program_.graphs[g][id]; node.op == Op::constraint)
+        if (const Node& node = program_.graphs[g][id]; row_of(node).constrains)
           if (!has_room(resolve(program_.specs[node.index()], mesh_.given, node.rank), wanted)) return false;
     cuts_ = wanted;
     return true;

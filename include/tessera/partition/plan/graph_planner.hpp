@@ -9,12 +9,13 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
+#include <tessera/partition/plan/schedule.hpp>
 #include <tessera/partition/plan/unit_flops.hpp>
 #include <tessera/partition/plan/value_bytes.hpp>
 #include <tessera/partition/propagation/flow.hpp>
+#include <tessera/partition/propagation/implicit_reshards.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 #include <tessera/partition/propagation/solve.hpp>
-#include <tessera/partition/propagation/unasked_reshards.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/place_values.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
@@ -59,7 +60,11 @@ class GraphPlanner {
         add_unit(u);
     }
     add_outputs();
+    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
+    scheduler.donate();
+    if (options_.fuse_steps) scheduler.fuse_unstored();
     place_values(made_, plans_);
+    if (options_.fuse_steps) scheduler.fuse_epilogues();
     made_.numbers = found_.numbers;
     made_.shapes = found_.shapes;
     return std::move(made_);
@@ -162,7 +167,7 @@ class GraphPlanner {
 
   constexpr void add_arguments() {
     for (int id = 0; id < graph_.size; ++id) {
-      if (host_[size(id)] || graph_[id].op != Op::argument) continue;
+      if (host_[size(id)] || !graph_[id].is_argument()) continue;
       while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
       made_.arguments[size(graph_[id].index())] =
           add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));
@@ -172,8 +177,8 @@ class GraphPlanner {
   // ---- reshards
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
-  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
-    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
+  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -195,10 +200,9 @@ class GraphPlanner {
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
-      if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
-      if (!collective.asked && options_.forbid_unasked_reshards)
+      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
+      if (!collective.requested && options_.forbid_implicit_reshards)
         fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
@@ -215,26 +219,27 @@ class GraphPlanner {
   }
 
   /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     Sharding under;
-    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
-        !under_windows(graph_[node], target, under))
+    const UnderViewRule under_view = row_of(graph_[node]).under_view;
+    if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_view(graph_[node], target, under))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int from = version(graph_.operand(node, 0), under, source, why, requested);
     const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
-    strides_[size(made)] = windows_of(node, from);
+    strides_[size(made)] = view_strides(node, from);
     return made;
   }
-  constexpr Shape windows_of(int node, int source) const {
-    return ops::window_strides(graph_[node], strides_[size(source)],
-                               [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
+  constexpr Shape view_strides(int node, int source) const {
+    const ShapeContext context{graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
+    return row_of(graph_[node]).view(context, strides_[size(source)]);
   }
 
   // ---- units
 
-  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).kind == OpKind::constraint; }
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
@@ -245,7 +250,7 @@ class GraphPlanner {
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     const Sharding target = values_.of[size(node)];
-    const char* const why = graph_[node].labels[2] > 0 ? "shard_map" : "constraint";
+    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
     const int v = version(from, target.without_priority(), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
@@ -257,15 +262,13 @@ class GraphPlanner {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
     if (options_.deterministic) return false;  // kernels may choose their way by strides
-    if (node.op == Op::slice) {
-      strides = strides_[size(source)];
-      return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    const OpRow& row = row_of(node);
+    if (row.view != nullptr) {
+      strides = view_strides(units_[u].root, source);
+      const bool is_whole = row.offset == nullptr || value(source).sharding.dims[dim_of(node)].empty();
+      return is_whole && !(stacked && dim_of(node) == 0);
     }
-    if (node.op == Op::windows) {
-      strides = windows_of(units_[u].root, source);
-      return !(stacked && dim_of(node) == 0);
-    }
-    if (node.op != Op::rearrange) return false;
+    if (row.factor_extents == nullptr) return false;
     const Factors factors = Factors::of(node);
     Shape local;
     for (int f = 0; f < factors.count; ++f) {
@@ -288,7 +291,6 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
-    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));

@@ -133,11 +133,12 @@ struct NamedAxes {
     for (int g = 0; g < program.graph_count; ++g)
       for (int id = 0; id < program.graphs[g].size; ++id) {
         const Node& node = program.graphs[g][id];
-        if (node.op != Op::constraint) continue;
-        const bool shard_map = node.labels[2] > 0;
-        add(program.specs[node.index()], node.source.line, shard_map);
-        if (node.labels[0] == static_cast<std::int8_t>(CotangentLayout::own_spec))
-          add(program.specs[node.labels[1]], node.source.line, shard_map);
+        if (!row_of(node).constrains) continue;
+        const Constraint own = Constraint::of(node);
+        const bool shard_map = own.about >= 0;
+        add(program.specs[own.spec], node.source.line, shard_map);
+        if (own.cotangent == CotangentLayout::own_spec)
+          add(program.specs[own.cotangent_spec], node.source.line, shard_map);
       }
   }
 };

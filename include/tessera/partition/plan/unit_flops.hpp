@@ -37,10 +37,10 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     using namespace ops::attention_factor;
     const std::int64_t scores =
         extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
-    const bool backward = graph[unit.root].op == Op::attention_grad;
+    const AttentionForm form = AttentionForm::of_node(graph[unit.root]);
     const std::int64_t each =
-        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
+        form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (form.causal ? 2 : 1);
   }
   // A scatter works on the rows that it reads, not on the table that it fills.
   const OpRow& row = row_of(graph[unit.root]);

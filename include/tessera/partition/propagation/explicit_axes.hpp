@@ -41,17 +41,17 @@ class ExplicitAxes {
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       Sharding made = replicated(node.rank);
-      if (node.op == Op::argument)
+      if (node.is_argument())
         made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
-      else if (node.op == Op::constraint)
+      else if (row_of(node).constrains)
         made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
-      else if (node.op == Op::alike)
-        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
-      else if (node.op == Op::repeat)
+      else if (const int like = row_of(node).sharded_as; like >= 0)
+        made = of[static_cast<std::size_t>(graph.operand(id, like))];
+      else if (node.is_repeat())
         enter(graph, id, of, derived);
-      else if (node.op == Op::project)
+      else if (node.is_projection())
         made = projected(graph, id, of);
-      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
+      else if (node.rank > 0 || row_of(node).unit == UnitKind::contraction)
         made = result(g, graph, id, of);
       of.push_back(made);
       given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
@@ -83,10 +83,11 @@ class ExplicitAxes {
 
   /// As a constraint says; over axes that it is not about, as its operand.
   constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
-    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
-    if (node.labels[2] == 0) return made;
+    const Constraint own = Constraint::of(node);
+    Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
+    if (own.about < 0) return made;
     unsigned about = made.used_axes();
-    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+    for (const SpecEntry& entry : program_.specs[own.about].entries)
       for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
     for (int d = 0; d < made.rank; ++d)
       for (std::uint8_t axis : operand.dims[d])
@@ -102,18 +103,19 @@ class ExplicitAxes {
       for (int i = 0; i < graph[user].arity; ++i) {
         if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
         ++readers;
-        if (graph[user].op != Op::constraint) continue;
+        if (!row_of(graph[user]).constrains) continue;
         ++constraints;
-        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
+        found = Constraint::of(graph[user]).about >= 0 ? -2 : user;  // of shard_map: about some axes alone
       }
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
     return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
   }
   /// Whether the rules say the sharding of a node. Values without operands are sharded as their readers need them.
   static constexpr bool is_ruled(const GraphView& graph, int id) {
-    const Op op = graph[id].op;
-    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
-    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
+    if (node.is_argument() || node.is_projection() || row.constrains || row.sharded_as >= 0) return true;
+    return node.arity > 0 && row.sharding != nullptr && out_sharding(graph, id) != -2;
   }
 
   [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
@@ -129,7 +131,7 @@ class ExplicitAxes {
     }
     const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         at.empty() ? "" : " at ", at, "; name its sharding, such as ts::with_sharding(..., ",
          spec_of(suggestion, mesh_).text(), ")");
   }
 
@@ -143,8 +145,8 @@ class ExplicitAxes {
     row.sharding(graph, id, rule);
     const int out = out_sharding(graph, id);
     const bool strict = !node.derived && out == -1;
-    const Shape extents = node.op == Op::rearrange
-                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+    const Shape extents = row.factor_extents != nullptr
+                              ? row.factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
     Growable<AxisList> axes(rule.kinds.size());
     int problem = -1;
@@ -178,7 +180,7 @@ class ExplicitAxes {
         else if (!(axes[f] == own.dims[d]))
           object("dims that meet are split in two ways");
         if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
-            (met || row.kind != OpKind::contraction))
+            (met || row.unit != UnitKind::contraction))
           object("a summed dim is split, so the result would be partial or reduced");
       }
     }

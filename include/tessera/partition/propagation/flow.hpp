@@ -49,7 +49,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::layout) choose_halo(u);
-      if (units[u].kind == UnitKind::layout && graph[units[u].root].op == Op::slice) choose_row(u, deterministic);
+      if (takes_row(u)) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -96,7 +96,7 @@ class Flow {
   constexpr std::uint16_t candidate(int u, int i, unsigned taken_by_unit) const {
     const int node = units_.input(u, i).node;
     const Sharding& made = produced[at(node)];
-    if (made.unreduced == 0 || made.reduction != Reduction::sum || readers_[at(node)] != 1) return 0;
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || readers_[at(node)] != 1) return 0;
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
@@ -119,6 +119,10 @@ class Flow {
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
   }
+  /// Whether a unit moves elements, and what devices have of its result may sum up to it.
+  constexpr bool takes_row(int u) const {
+    return units_[u].kind == UnitKind::layout && row_of(graph_[units_[u].root]).partial != nullptr;
+  }
   /// One row of a split dim is summed up from what devices have of it, unless the dim is gathered in fewer bytes, once
   /// for all units that take a row of it.
   constexpr void choose_row(int u, bool deterministic) {
@@ -127,8 +131,7 @@ class Flow {
     if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
     int rows = 0;
     for (int other = 0; other < units_.count; ++other)
-      rows += units_[other].kind == UnitKind::layout && graph_[units_[other].root].op == Op::slice &&
-              dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
               units_.input(other, 0).node == units_.input(u, 0).node;
     FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
     const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
@@ -181,9 +184,7 @@ class Flow {
         if (made.unreduced != 0 && leaves_parts_out(unit.kind))
           parts[at(output.node)] = lacking_parts(links_, own, unit.input_count + o, factors[at(u)], mesh_);
       }
-      if (made.unreduced != 0)
-        made.reduction =
-            combined_by(output.accumulates ? output.reduce_op : graph_[output.node].op, graph_[output.node].dtype);
+      if (made.unreduced != 0) made.reduction = combined_by(graph_[output.node]);
       keep_priorities(made, values_.of[at(output.node)]);
       produced[at(output.node)] = made;
     }

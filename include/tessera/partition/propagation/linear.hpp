@@ -67,7 +67,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
       if (operand < 0 || has_operand(row.shape_only, i)) continue;
       if (partial[static_cast<std::size_t>(operand)])
         in[i] = Dependence::linear;
-      else if (graph[operand].op == Op::constant && graph[operand].value == 0)
+      else if (graph[operand].is_constant() && graph[operand].value == 0)
         in[i] = Dependence::zero;
       else
         in[i] = scratch[static_cast<std::size_t>(operand)];

@@ -74,7 +74,7 @@ class Links {
       } else {
         of_unit.push_back(static_cast<std::int32_t>(links.size()));
         add_unit(units, u);
-        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
+        if (row_of(graph[units[u].root]).sharded_as >= 0) tie_alike(units[u].root);
       }
     }
   }
@@ -94,14 +94,14 @@ class Links {
 
   /// A value with the sharding of another value; of a pair, both with both.
   constexpr void tie_alike(int id) {
-    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, row_of(graph_[id]).sharded_as);
     begin(-1, UnitKind::repeat);
     DimFactors own;
     for (int d = 0; d < graph_[id].rank; ++d)
       if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
     add_operand(from, own, false);
     add_operand(other, own, false);
-    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    if (row_of(graph_[other]).sharded_as >= 0) add_operand(graph_.operand(other, 0), own, false);
     add_operand(id, own, true);
     finish();
   }
@@ -186,9 +186,8 @@ class Links {
         input.narrow = input.dim_count < widest;
       }
     }
-    if (graph_[unit.root].op == Op::rearrange) {
-      const Shape extents =
-          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
+      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
       for (int f = 0; f < link.factor_count; ++f)
         factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }

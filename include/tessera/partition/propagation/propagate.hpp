@@ -109,7 +109,7 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
+    if (link.kind == UnitKind::sort || link.kind == UnitKind::along) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 

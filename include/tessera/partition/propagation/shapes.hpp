@@ -26,19 +26,9 @@ struct GraphShapes {
 
 namespace detail {
 
-[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  const std::string at = node.source.text();
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
-       at.empty() ? "" : " at ", at);
-}
-/// The index of an axis that a shard_map names.
-constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
-  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
-  return mesh.axis_index(axis.view());
-}
 /// The axes of the refined mesh that it is made of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
@@ -47,37 +37,24 @@ constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedM
 constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
                                  const HostNumber* arguments, const Mesh* mesh, bool known) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size)
-    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
-  if (node.op == Op::constant) return number_of(node);
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
-  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const OpRow& row = row_of(node);
+  if (row.host != nullptr) return row.host({graph, id, shapes, numbers, arguments, mesh});
   const HostNumber first = numbers[graph.operand(id, 0)];
   const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
-  const double a = first.real(), b = second.real();
-  double result = 0;
-  const OpRow& row = row_of(node);
-  if (node.op == Op::broadcast) {
-    return first;
-  } else if (node.op == Op::select) {
-    return a != 0 ? second : numbers[graph.operand(id, 2)];
-  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
+  if (row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
     std::int64_t exact = 0;
     const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
     if (found == IntegerResult::known) return exact;
     if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
     return found == IntegerResult::too_large ? exact : 0;
   }
-  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
-  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
   // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
-  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
-  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
+  if (row.divides && second.real() == 0 && std::is_constant_evaluated()) return 0;
+  double result = 0;
+  if (row.folds || !std::is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return HostNumber(result).integer();
-  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
-  return node.op == Op::cast ? first : HostNumber(result);
+  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : HostNumber(result);
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
@@ -117,16 +94,16 @@ class ShapeInference {
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
         numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
-      } else if (node.op == Op::repeat) {
+      } else if (node.is_repeat()) {
         infer_body(graph, id, shapes, numbers);
-      } else if (node.op == Op::project) {
+      } else if (node.is_projection()) {
         shapes[at] = projected(graph, id);
         count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
         const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
         shapes[at] = row_of(node).shape(context);
         count(context, shapes[at]);
-        if (node.op == Op::argument && shapes[at].size() != node.rank)
+        if (node.is_argument() && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
                ", and the program takes ", int{node.rank});
       }

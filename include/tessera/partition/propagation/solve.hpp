@@ -66,7 +66,7 @@ class ShardingSolver {
     const GraphView graph = program_.main();
     ValueShardings made = initial(0);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::argument) {
+      if (graph[id].is_argument()) {
         made.of[size(id)] = arguments[graph[id].index()];
         made.fixed[size(id)] = made.argument[size(id)] = 1;
       }
@@ -108,7 +108,7 @@ class ShardingSolver {
   static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
     Growable<std::int32_t> nodes;
     for (int id = 0; id < graph.size; ++id) {
-      if (graph[id].op != Op::argument) continue;
+      if (!graph[id].is_argument()) continue;
       while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
       nodes[size(graph[id].index())] = id;
     }
@@ -119,12 +119,11 @@ class ShardingSolver {
     for (int g = 0; g < program_.graph_count; ++g) {
       const GraphView graph = program_.graphs[g];
       for (int id = 0; id < graph.size; ++id) {
-        if (graph[id].op != Op::repeat) continue;
+        if (!graph[id].is_repeat()) continue;
         const int body = graph[id].index();
         for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
           const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
-          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
-            links[size(body)].tie(-1, from, to);
+          if (from >= 0 && from != to && !program_.graphs[body][to].is_constant()) links[size(body)].tie(-1, from, to);
         }
       }
     }
@@ -133,7 +132,7 @@ class ShardingSolver {
   /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
     const PartitionSpec& spec = program_.specs[node.index()];
-    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
+    if (Constraint::of(node).about >= 0) return refined(spec, node.rank);  // its axes are known
     try {
       return refined(spec, node.rank);
     } catch (const error& e) {
@@ -149,8 +148,8 @@ class ShardingSolver {
   /// The axes that a constraint is about, 0: all.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
-    if (node.labels[2] > 0)
-      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+    if (const int about = Constraint::of(node).about; about >= 0)
+      for (const SpecEntry& entry : program_.specs[about].entries)
         for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
     return static_cast<std::uint16_t>(axes);
   }
@@ -160,7 +159,7 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     ValueShardings made(graph);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::constraint) {
+      if (row_of(graph[id]).constrains) {
         made.closed[size(id)] = closed_axes(graph[id]);
         made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
@@ -205,8 +204,9 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding>& of = values[size(g)].of;
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
-        of[size(id)] = of[size(graph.operand(id, 1))];
+      if (const int like = row_of(graph[id]).sharded_as;
+          like >= 0 && row_of(graph.operand_node(id, like)).sharded_as >= 0)
+        of[size(id)] = of[size(graph.operand(id, like))];
   }
 
   constexpr bool enter(int g, int u) {

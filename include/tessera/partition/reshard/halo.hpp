@@ -163,7 +163,7 @@ constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const 
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
   const bool moves = row_of(node).offset != nullptr;
-  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
+  if ((row_of(node).permutation == nullptr && !moves) || made.dims[dim_of(node)].empty()) return sent;
   const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
   if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
   return sent;

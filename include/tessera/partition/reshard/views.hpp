@@ -42,16 +42,6 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
-/// The strides of the operand of windows, given the strides of the windows; false where these are split along a dim
-/// that the operand lacks.
-constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
-  const int dim = dim_of(node);
-  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
-  operand = replicated(windows.rank - 1);
-  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
-  return true;
-}
-
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

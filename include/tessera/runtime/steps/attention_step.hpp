@@ -24,7 +24,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 template <DTypeSet Types> class AttentionStep final : public PreparedStep {
  public:
   explicit AttentionStep(const StepContext& c)
-      : backward_(c.graph[c.units[c.step.unit].root].op == Op::attention_grad) {
+      : backward_(AttentionForm::of_node(c.graph[c.units[c.step.unit].root]).is_gradient()) {
     const Unit& unit = c.units[c.step.unit];
     const Node& node = c.graph[unit.root];
     dtype_ = c.graph.operand_node(unit.root, 0).dtype;
@@ -100,16 +100,17 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     for (int o = 0; o < unit.output_count; ++o) {
       const int value = c.step.outputs[static_cast<std::size_t>(o)];
       if (!work.stores(at, layout.value(value).sharding)) continue;
-      const Node& node = c.graph[c.units.output(c.step.unit, o).node];
-      const Role role = node.op == Op::attention_lse ? lse
-                        : node.op == Op::attention   ? out
-                                                     : Role(dq + AttentionForm::of_node(node).of);
+      const AttentionForm form = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, o).node]);
+      const Role role = form.result == AttentionResult::logarithms ? lse
+                        : form.result == AttentionResult::output   ? out
+                                                                   : Role(dq + form.of());
       add(role, value);
       stores = true;
     }
     place.shape.causal = causal_;
     // Logarithms that are read are those of another attention of the same queries and keys: they are found again.
-    if (!backward_ && unit.output_count == 1 && c.graph[c.units.output(c.step.unit, 0).node].op != Op::attention_lse)
+    const AttentionForm first = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, 0).node]);
+    if (!backward_ && unit.output_count == 1 && first.result != AttentionResult::logarithms)
       place.parts[lse].pointer = -1;
     if (stores && place.batch * place.heads > 0) places_.push_back(place);
   }

@@ -29,7 +29,7 @@ class LayoutStep final : public PreparedStep {
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
-      if (c.graph[node].op == Op::permute)
+      if (row_of(c.graph[node]).permutation != nullptr)
         add_permuted(c.graph, node, step, at);
       else if (moves)
         add_moved(c.graph, node, step, at);
@@ -112,8 +112,7 @@ class LayoutStep final : public PreparedStep {
       const auto to = static_cast<std::size_t>(out.index(at, l));
       const Box& box = out.boxes[to];
       for (std::int64_t place = box.begin[dim]; place < box.end[dim]; ++place) {
-        const std::int64_t source =
-            ops::permuted_from(graph[node], place, extent, [&](int i) { return number(graph, node, i); });
+        const std::int64_t source = row_of(graph[node]).permutation(context_of(graph, node), place, extent);
         Piece piece;
         piece.to = out.first + static_cast<int>(to);
         piece.to_strides = out.strides[to];
@@ -139,7 +138,7 @@ class LayoutStep final : public PreparedStep {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int dim_index = dim_of(graph[node]);
     const auto dim = static_cast<std::size_t>(dim_index);
-    const ShapeContext context{graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
+    const ShapeContext context = context_of(graph, node);
     for (int l = 0; l < out.layers; ++l) {
       const auto to = static_cast<std::size_t>(out.index(at, l));
       const Box& box = out.boxes[to];
@@ -209,7 +208,7 @@ class LayoutStep final : public PreparedStep {
         piece.extent = extents(in.boxes[static_cast<std::size_t>(from)]);
         piece.from_strides = in.strides[static_cast<std::size_t>(from)];
         piece.to_strides = to_strides;
-        if (graph[node].op == Op::rearrange) {
+        if (row_of(graph[node]).factor_extents != nullptr) {
           const Factors f = Factors::of(graph[node]);
           const Shape factors = layout_.local_factors(graph, node, layout_.value(step.inputs[i]).sharding,
                                                       in.boxes[static_cast<std::size_t>(from)]);
@@ -224,17 +223,16 @@ class LayoutStep final : public PreparedStep {
               stride *= factors[static_cast<std::size_t>(f.order[p])];
             }
           }
-        } else if (graph[node].op == Op::windows) {
+        } else if (const ViewRule view = row_of(graph[node]).view) {
           piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
-          piece.from_strides =
-              ops::window_strides(graph[node], piece.from_strides, [&](int k) { return number(graph, node, k); });
+          piece.from_strides = view(context_of(graph, node), piece.from_strides);
         }
         add_pieces(piece);
       }
     }
   }
-  std::int64_t number(const GraphView& graph, int node, int operand) const {
-    return layout_.plan().numbers[static_cast<std::size_t>(graph.operand(node, operand))].integer();
+  ShapeContext context_of(const GraphView& graph, int node) const {
+    return {graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
   }
 };
 

@@ -3,18 +3,22 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/steps/along_step.hpp>
 #include <tessera/runtime/steps/attention_step.hpp>
 #include <tessera/runtime/steps/contraction_step.hpp>
 #include <tessera/runtime/steps/fold_step.hpp>
@@ -28,24 +32,23 @@
 
 namespace tessera::runtime {
 
-/// What steps are compiled for: the kinds of unit that a program has, and the element types that each kind meets.
+/// What steps are compiled for: the kinds of unit that a program has, each with the element types of first operands.
 struct StepNeeds {
-  std::uint32_t kinds = 0;  ///< a bit for each UnitKind
-  DTypeSet products = 0, attentions = 0, scans = 0, folds = 0, sorted = 0, moved = 0;
-  DTypeSet sums = 0, extremes = 0;  ///< of partial values
+  DTypeSet types[unit_kinds]{};  ///< by UnitKind; 0: the program has no such unit
+  ReducedTypes scans, partial;   ///< of scans and of partial values
 
-  constexpr void add(UnitKind kind) { kinds |= 1u << static_cast<unsigned>(kind); }
-  constexpr bool has(UnitKind kind) const { return (kinds >> static_cast<unsigned>(kind) & 1u) != 0; }
+  constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
+  constexpr void add(UnitKind kind, DType type) {
+    DTypeSet& own = types[static_cast<std::size_t>(kind)];
+    own = static_cast<DTypeSet>(own | set_of(type));
+  }
   static constexpr StepNeeds everything() {
-    return {.kinds = (1u << unit_kinds) - 1,
-            .products = number_dtypes,
-            .attentions = floating_dtypes,
-            .scans = number_dtypes,
-            .folds = number_dtypes,
-            .sorted = all_dtypes,
-            .moved = all_dtypes,
-            .sums = all_dtypes,
-            .extremes = all_dtypes};
+    StepNeeds all{.scans = all_scanned_types, .partial = all_partial_types};
+    for (DTypeSet& types : all.types) types = all_dtypes;
+    for (const UnitKind kind : {UnitKind::contraction, UnitKind::scan, UnitKind::fold})
+      all.types[static_cast<std::size_t>(kind)] = number_dtypes;
+    all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
+    return all;
   }
 };
 
@@ -68,10 +71,10 @@ inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, con
 }
 
 template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
-  if constexpr (!Needs.has(Kind) || Kind == UnitKind::fused)
+  if constexpr (Needs[Kind] == 0 || Kind == UnitKind::fused)
     return nullptr;
   else if constexpr (Kind == UnitKind::contraction)
-    return &make_step<ContractionStep<Needs.products>>;
+    return &make_step<ContractionStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::indexed)
     return &make_step<IndexedStep>;
   else if constexpr (Kind == UnitKind::random)
@@ -81,19 +84,20 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::scan)
     return &make_step<ScanStep<Needs.scans>>;
   else if constexpr (Kind == UnitKind::fold)
-    return &make_step<FoldStep<Needs.folds>>;
+    return &make_step<FoldStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::sort)
-    return &make_step<SortStep<Needs.sorted, Needs.moved>>;
+    return &make_step<SortStep<Needs[Kind]>>;
+  else if constexpr (Kind == UnitKind::along)
+    return &make_step<AlongStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::attention)
-    return &make_step<AttentionStep<Needs.attentions>>;
+    return &make_step<AttentionStep<Needs[Kind]>>;
   else
     return &make_step<LayoutStep>;
 }
 
 template <StepNeeds Needs>
 inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K...>) {
-  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...},
-                  &kernels::strided_reduce_as<Needs.sums, Needs.extremes>};
+  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce_as<Needs.partial>};
 }(std::make_index_sequence<unit_kinds>{});
 
 }  // namespace detail

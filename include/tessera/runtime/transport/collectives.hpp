@@ -98,7 +98,7 @@ class Moves {
     plan_.fill(std::span(&destination, 1), sources, partials);
   }
   void copy(int destination, int source) { fill(destination, std::span<const int>(&source, 1)); }
-  void fill_zero(int destination) { plan_.fill_zero(destination); }
+  void fill_zero(int destination) { plan_.fill_identity(destination); }
   void run() const { plan_.run(destinations_, sources_); }
 
   void require(bool holds, std::string_view rule) const {

@@ -6,14 +6,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/op.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
@@ -24,10 +25,6 @@
 #include <tessera/runtime/transport/box_index.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
-
-constexpr Op op_of(Reduction reduction) {
-  return reduction == Reduction::sum ? Op::sum : reduction == Reduction::max ? Op::max : Op::min;
-}
 
 /// What moves where when shards are redistributed: found once, run many times on other memory without allocating.
 ///
@@ -40,7 +37,17 @@ class ReshardPlan {
  public:
   explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
                        kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
-      : type_(type), reduction_(reduction), reduce_(reduce) {}
+      : type_(type), reduction_(reduction), reduce_(reduce) {
+    with_monoid(reduction, [&]<class M>() {
+      dispatch<M::dtypes>(
+          type,
+          [&]<class T>() {
+            const T value = M::template identity<T>();
+            std::memcpy(identity_.data(), &value, sizeof value);
+          },
+          [] {});
+    });
+  }
 
   int add_destination(const Box& box, const kernels::Strides& strides) {
     source_of_.push_back(none);
@@ -84,7 +91,8 @@ class ReshardPlan {
     }
   }
 
-  void fill_zero(int destination) {
+  /// Fills a destination that no source has a part of with what combines to nothing: zeros, of a sum.
+  void fill_identity(int destination) {
     const Box& box = shard(destinations_, destination).box;
     if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
   }
@@ -122,7 +130,7 @@ class ReshardPlan {
     Box box;
     kernels::Strides strides;
   };
-  /// A box of one destination and the inputs that make it: none for zeros, several for partial values.
+  /// A box of one destination and the inputs that make it: none for the identity, several for partial values.
   struct Piece {
     int destination;
     int first_input;
@@ -142,6 +150,7 @@ class ReshardPlan {
   DType type_;
   Reduction reduction_;
   kernels::ReduceFunction reduce_;
+  std::array<std::byte, 8> identity_{};  // as an element
   std::vector<Shard> destinations_, sources_;
   std::vector<int> source_of_;
   std::vector<int> inputs_;
@@ -167,7 +176,7 @@ class ReshardPlan {
   }
 
   void check_arithmetic() const {
-    if (type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
+    if (!combines(reduction_, type_))
       fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
   }
 
@@ -244,7 +253,7 @@ class ReshardPlan {
     void* const base = destinations[piece.destination];
     std::byte* const out = static_cast<std::byte*>(base) + offset_in(to);
     const Shape shape = extents(box);
-    if (piece.inputs == 0) return kernels::strided_fill_zero(out, to.strides, shape, size_of(type_));
+    if (piece.inputs == 0) return kernels::strided_fill(out, to.strides, shape, identity_.data(), size_of(type_));
     if (piece.inputs == 1) {
       const std::size_t id = input(0);
       if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
@@ -259,7 +268,7 @@ class ReshardPlan {
         const std::size_t id = input(i + k);
         parts[static_cast<std::size_t>(k)] = {source(id), sources_[id].strides};
       }
-      reduce_(type_, op_of(reduction_), out, to.strides,
+      reduce_(type_, reduction_, out, to.strides,
               std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
               past_caches);
     }
@@ -270,7 +279,8 @@ class ReshardPlan {
 /// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
 ///
 /// Axes unreduced in `from` alone are reduced, in mesh order; those in both stay partial; those in `to` alone split the
-/// value into partial ones: all of it at index 0 and zeros elsewhere for a sum, all of it everywhere for max and min.
+/// value into partial ones: all of it at index 0 and the identity elsewhere (zeros for a sum, ones for a product), all
+/// of it everywhere for max and min.
 inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh, const Sharding& from,
                                 const Sharding& to, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
   const unsigned kept = from.unreduced & to.unreduced, fresh = to.unreduced & ~kept, reduced = from.unreduced & ~kept;
@@ -303,8 +313,8 @@ inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh
   for (int i = 0; i < destinations.count(); ++i) {
     const Coordinates at = destinations.coordinates(i);
     const int destination = plan.add_destination(shard_box(shape, to, mesh, at));
-    if (to.reduction == Reduction::sum && index_over(fresh, at) != 0)
-      plan.fill_zero(destination);
+    if (!facts_of(to.reduction).idempotent && index_over(fresh, at) != 0)
+      plan.fill_identity(destination);
     else
       targets[static_cast<std::size_t>(index_over(kept, at))].push_back(destination);
   }

@@ -1,0 +1,44 @@
+#ifndef TESSERA_OPS_REDUCTION_REDUCE_HPP
+#define TESSERA_OPS_REDUCTION_REDUCE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/ops/elementwise/select.hpp>
+
+namespace tessera::build {
+
+/// Reduces the dims in the bit set.
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
+  const Reduction reduction = row_of(op).reduction;
+  const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
+  if (dims == 0) return cast(x, whole);
+  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  Node made{.op = op, .dtype = x.dtype()};
+  for (int d = 0; d < x.rank(); ++d) {
+    const bool reduced = (dims >> d & 1) != 0;
+    if (reduced && !keep) continue;
+    if (reduced || x.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
+    ++made.rank;
+  }
+  made.labels = Reduced{static_cast<std::uint8_t>(dims), keep}.pack();
+  return x.make(made, {x.id});
+}
+
+constexpr Value sum_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::sum, x, dims, keep); }
+constexpr Value sum_to(Value x, Value like) {
+  const Node &from = x.node(), &to = like.node();
+  const int missing = from.rank - to.rank;
+  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
+  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
+  if (missing > 0) {
+    x = sum_of(x, lead);
+    units >>= missing;
+  }
+  return sum_of(x, units, true);
+}
+
+}  // namespace tessera::build
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,114 @@
+#ifndef TESSERA_RUNTIME_STEPS_LINE_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_LINE_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include <tessera/base/shape.hpp>
+#include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/threads/team.hpp>
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Works on lines along a dim, which is whole on every device: each shard is worked on alone, and what its threads
+/// share are its lines.
+class LineStep : public PreparedStep {
+ protected:
+  /// `values` are those of the step, in the order that pieces have them; the lines are those of the first.
+  LineStep(const StepContext& c, std::initializer_list<std::int32_t> values, bool sorts)
+      : layout_(c.layout), node_(c.graph[c.units[c.step.unit].root]), dim_(static_cast<std::size_t>(dim_of(node_))),
+        sorts_(sorts), values_(values) {
+    const WorkGrid work(layout_, c.step);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (work.stores(at, layout_.value(c.step.outputs[0]).sharding) && layout_.holds(c.step.outputs[0], at))
+        add_place(at);
+    }
+  }
+
+  static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
+  /// Some lines of one shard: of each value, where they begin and their strides.
+  struct Piece {
+    Shape lines;
+    std::int32_t pointers[3]{};
+    std::int64_t offsets[3]{};
+    kernels::Strides strides[3];
+    std::int64_t extents[3]{};  // of the dim
+  };
+  const FrameLayout& layout_;
+  const Node node_;
+  std::size_t dim_;
+  std::vector<Piece> pieces_;
+
+  DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
+  /// Calls `f` for the type of the indices.
+  template <class F> void on_index(F&& f) const {
+    dispatch<index_types>(dtype(1), f, [&] { fail(errc::dtype_mismatch, "[argsort] indices: ", name_of(dtype(1))); });
+  }
+  template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
+    T* const shard = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]);
+    return shard == nullptr ? shard : shard + piece.offsets[i];  // null: an empty one
+  }
+  template <class F> void for_each_piece(F&& f) const {
+    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost{piece_cost_},
+                 [&](std::int64_t i) { f(pieces_[static_cast<std::size_t>(i)]); });
+  }
+
+ private:
+  bool sorts_;
+  InlineVector<std::int32_t, 3> values_;
+  double piece_cost_ = 0;
+
+  void add_place(const Coordinates& at) {
+    int layers = 1;  // of operands that are stored one by one
+    for (const std::int32_t v : values_) layers = std::max(layers, layout_[v].layers);
+    for (int l = 0; l < layers; ++l) {
+      Piece piece;
+      for (std::size_t i = 0; i < values_.size(); ++i) {
+        const ValueLayout& own = layout_[values_[i]];
+        const bool apart = own.layers > 1;
+        const auto shard = static_cast<std::size_t>(own.index(at, apart ? l : 0));
+        const Shape extent = extents(own.boxes[shard]);
+        if (i == 0) piece.lines = extent;
+        piece.pointers[i] = own.first + static_cast<int>(shard);
+        piece.strides[i] = own.strides[shard];
+        piece.extents[i] = extent[dim_];
+        if (layers > 1 && !apart) piece.offsets[i] = l * own.strides[shard][0];
+      }
+      piece.lines[dim_] = 1;
+      if (layers > 1) piece.lines[0] = 1;
+      add_pieces(piece);
+    }
+  }
+
+  void add_pieces(const Piece& piece) {
+    if (volume(piece.lines) == 0 || (sorts_ && piece.extents[1] == 0)) return;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < piece.lines.size(); ++d)
+      if (piece.lines[d] > piece.lines[dim]) dim = d;
+    const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
+    const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
+    // About 2 ns an element and a halving of the line to sort; 1 ns to move one.
+    const double line =
+        static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
+    const auto step = static_cast<std::int64_t>(
+        std::clamp(1e5 / (line * static_cast<double>(others)), 1.0, static_cast<double>(whole)));
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.lines[dim] = std::min(step, whole - begin);
+      for (std::size_t i = 0; i < values_.size(); ++i) part.offsets[i] += begin * piece.strides[i][dim];
+      piece_cost_ = std::max(piece_cost_, line * static_cast<double>(others * part.lines[dim]));
+      pieces_.push_back(part);
+    }
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
