@@ -13,7 +13,7 @@
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/reshard_plan.hpp>
 
 namespace {
 

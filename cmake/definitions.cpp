@@ -1,3 +1,3 @@
-// The planner, the executor and the steps, compiled once for all tests and examples: docs/build_times.md.
+// tessera::compiled: the planner, the executor and the steps, compiled once for all units of a project.
 #define TESSERA_DEFINITIONS
 #include <tessera/tessera.hpp>

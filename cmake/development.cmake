@@ -26,8 +26,12 @@ target_compile_options(tessera_development INTERFACE
   # Without it clang writes the time into a precompiled header, and ccache never sees the same one twice.
   $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
 
-# What does not depend on a program, compiled once for the tests and the examples, as docs/build_times.md shows it. The
-# benchmarks do without it: they measure what header-only users have.
-add_library(tessera_definitions STATIC EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/definitions.cpp)
-target_compile_definitions(tessera_definitions PUBLIC TESSERA_SEPARATE)
-target_link_libraries(tessera_definitions PUBLIC tessera::tessera tessera_development)
+# The benchmarks, the examples and the tests use the compiled library, which is built as they are.
+target_link_libraries(tessera_compiled PRIVATE $<BUILD_INTERFACE:tessera_development>)
+
+foreach(component IN LISTS tessera_bridges)
+  if(NOT TARGET tessera::${component})
+    message(FATAL_ERROR "tessera: ${tessera_library_of_${component}} was not found, which tests, examples and benchmarks need. "
+      "tools/setup installs it")
+  endif()
+endforeach()

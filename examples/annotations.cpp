@@ -1,5 +1,5 @@
-// Where a program says how its values lie: constraints on values and their gradients, annotations of tensors in hand,
-// axes that have to be spoken for, and the shards that come of it.
+// Where a program says how its values are sharded: constraints on values and their gradients, annotations of tensors in
+// hand, axes that have to be spoken for, and the shards that come of it.
 
 #include <cstdio>
 #include <iostream>
@@ -15,7 +15,7 @@ constexpr auto layer = ts::compile([](auto x, auto w) {
   return ts::mark_sharding(ts::relu(hidden), {"data"});
 });
 
-// Over an explicit axis a result lies as its operands do, and what they leave open has to be said.
+// Over an explicit axis a result has the sharding of its operands, and what they leave open has to be said.
 constexpr auto product = ts::compile([](auto a, auto b) { return ts::matmul(a, b); }, {.explicit_axes = {"model"}});
 
 template <class F> void say_mistake(F f) {

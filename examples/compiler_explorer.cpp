@@ -39,7 +39,8 @@ struct Step {
   }
 };
 
-// The devices, and how the weights lie on them: columns of the first product of each pair, rows of the second.
+// The devices, and how the weights are sharded over them: columns of the first product of each pair, rows of the
+// second.
 
 constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 constexpr ts::PartitionSpec columns{ts::none, "model"}, rows{"model"};
@@ -63,7 +64,7 @@ static_assert(megatron.count(ts::all_reduce, "model") == 4);
 static_assert(megatron.payload_bytes(ts::all_reduce, "model") == 4 * activations);
 static_assert(megatron.count(ts::all_gather) + megatron.count(ts::reduce_scatter) + megatron.count(ts::all_to_all) ==
               0);
-static_assert(megatron.unasked_count() == 0);
+static_assert(megatron.implicit_count() == 0);
 
 // What a device may send and hold.
 

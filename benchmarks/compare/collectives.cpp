@@ -11,7 +11,7 @@
 #include "harness.hpp"
 
 #include <tessera/runtime/memory/buffer.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/reshard_plan.hpp>
 
 namespace {
 

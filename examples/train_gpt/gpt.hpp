@@ -27,7 +27,7 @@ struct Gpt {
   }
 };
 
-/// The one place where devices come in: how parameters and batches lie on the mesh.
+/// The one place where devices come in: how parameters and batches are sharded.
 inline ts::nn::Layout layout_of(const Options& o) {
   switch (o.strategy.strategy) {
     case Strategy::dp:

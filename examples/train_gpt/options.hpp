@@ -20,7 +20,7 @@ namespace train_gpt {
 
 namespace ts = tessera;
 
-/// How the model lies on the mesh.
+/// How the model is sharded.
 enum class Strategy { single, dp, fsdp, tp, fsdp_tp };
 
 struct StrategyInfo {

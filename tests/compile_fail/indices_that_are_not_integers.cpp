@@ -1,4 +1,4 @@
-// expect: the indices of gather are 32- or 64-bit integers
+// expect: the indices of embedding are 32- or 64-bit integers
 // lines: 6
 #include <tessera/ops/ops.hpp>
 
@@ -7,8 +7,8 @@ using Matrix = ts::ShardedTensor<float, 2>;
 
 auto rows(const Matrix& table, const ts::ShardedTensor<float, 1>& ids) {
 #ifdef TESSERA_TWIN
-  return ts::gather(table, ts::cast<int>(ids));
+  return ts::embedding(table, ts::cast<int>(ids));
 #else
-  return ts::gather(table, ids);
+  return ts::embedding(table, ids);
 #endif
 }

@@ -1,4 +1,4 @@
-// expect: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum
+// expect: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
@@ -9,7 +9,7 @@ using Vector = ts::ShardedTensor<float, 1>;
 struct Product {
   constexpr auto operator()(const auto& x, const auto& v) const {
 #ifdef TESSERA_TWIN
-    return ts::matmul(x, ts::unit<1>(v));
+    return ts::matmul(x, ts::unsqueeze<1>(v));
 #else
     return ts::matmul(x, v);
 #endif

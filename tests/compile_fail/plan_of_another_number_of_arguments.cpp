@@ -12,4 +12,4 @@ constexpr ts::Plan plan() {
 #else
 constexpr ts::Plan plan() { return ts::plan(product, ts::mesh_1d(4), ts::abstract<float>({8, 8})); }
 #endif
-static_assert(plan().unasked_count() == 0);
+static_assert(plan().implicit_count() == 0);

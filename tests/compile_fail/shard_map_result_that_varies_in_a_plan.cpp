@@ -15,4 +15,4 @@ constexpr auto product = [](auto x, auto w) {
   })(x, w);
 };
 constexpr ts::Mesh mesh({{"model", 4}});
-static_assert(ts::plan(product, mesh, ts::abstract<float>({8, 8}), ts::abstract<float>({8, 8})).unasked_count() == 0);
+static_assert(ts::plan(product, mesh, ts::abstract<float>({8, 8}), ts::abstract<float>({8, 8})).implicit_count() == 0);

@@ -18,4 +18,4 @@ constexpr auto product = [](auto layer, auto x) {
 };
 constexpr ts::Mesh mesh({{"model", 4}});
 static_assert(ts::plan(product, mesh, ts::abstract<Layer>({{{8, 8}}, {{8, 8}}}), ts::abstract<float>({8, 8}))
-                  .unasked_count() == 0);
+                  .implicit_count() == 0);

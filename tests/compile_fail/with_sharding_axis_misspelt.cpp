@@ -13,4 +13,5 @@ constexpr auto layer = [](auto x) {
   const auto y = x + x;
   return ts::with_sharding(y, layout);
 };
-static_assert(ts::plan(layer, ts::Mesh({{"data", 2}, {"model", 4}}), ts::abstract<float>({8, 8})).unasked_count() == 0);
+static_assert(ts::plan(layer, ts::Mesh({{"data", 2}, {"model", 4}}), ts::abstract<float>({8, 8})).implicit_count() ==
+              0);

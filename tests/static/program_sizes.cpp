@@ -142,7 +142,7 @@ struct Llama {
   Matrix head;
   ts::Dim half;
   constexpr auto operator()(const auto& tokens, const auto& cosine, const auto& sine) const {
-    const auto x = second(first(ts::gather(embedding, tokens), cosine, sine, half), cosine, sine, half);
+    const auto x = second(first(ts::embedding(embedding, tokens), cosine, sine, half), cosine, sine, half);
     return ts::matmul(ts::rms_norm(x, norm), head);
   }
 };

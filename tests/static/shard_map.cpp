@@ -36,7 +36,7 @@ template <class F> constexpr bool communicates(F, const Counts& counts) {
   }();
   return plan.count(ts::all_reduce) == counts.reduces && plan.count(ts::reduce_scatter) == counts.scatters &&
          plan.count(ts::all_gather) == counts.gathers && plan.count(ts::all_to_all) == counts.exchanges &&
-         plan.count(ts::Collective::permute) == counts.permutes && plan.unasked_count() == 0 &&
+         plan.count(ts::Collective::permute) == counts.permutes && plan.implicit_count() == 0 &&
          plan.wire_bytes("data") == 0 && (counts.wire < 0 || plan.wire_bytes("model") == counts.wire);
 }
 template <class F> struct Differentiated {

@@ -44,7 +44,7 @@ template <class Blocks> struct Model {
   Matrix head;
 
   constexpr auto operator()(const auto& tokens) const {
-    const auto x = blocks(ts::gather(table, tokens) + positions);
+    const auto x = blocks(ts::embedding(table, tokens) + positions);
     return ts::matmul(ts::layer_norm(x, gain, bias), head);
   }
 };

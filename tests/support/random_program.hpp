@@ -258,7 +258,7 @@ class RandomProgram {
     const auto index = program_.argument(static_cast<int>(indices.shape.size()), 0, tessera::DType::i32);
     Shape shape = indices.shape;
     shape.push_back(table.shape[1]);
-    const Node node{.op = Op::gather, .dtype = tessera::DType::f32, .rank = static_cast<std::uint8_t>(shape.size())};
+    const Node node{.op = Op::embedding, .dtype = tessera::DType::f32, .rank = static_cast<std::uint8_t>(shape.size())};
     values_.push_back({table.value.make(node, {table.value.id, index.id}), shape});
   }
 };

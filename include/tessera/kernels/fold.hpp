@@ -41,10 +41,9 @@ template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
         const T* const term = own + r * s.from_run + k * s.from_element;
         T* const sum = line + (r * s.stride + k * s.dilation) * s.to_step;
         if (to_step == 1)
-          detail::combine_block<detail::Sum>(sum, term, from_step, inner.extent);
+          detail::combine_block<monoids::Sum>(sum, term, from_step, inner.extent);
         else
-          for (std::int64_t l = 0; l < inner.extent; ++l)
-            sum[l * to_step] = detail::Sum::apply(sum[l * to_step], term[l * from_step]);
+          for (std::int64_t l = 0; l < inner.extent; ++l) monoids::Sum::join(sum[l * to_step], term[l * from_step]);
       }
   });
 }

@@ -229,10 +229,10 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
                      to_step = detail::stride_of(table_strides, inner);
   const auto add = [&](std::int64_t from, std::int64_t to) {
     if (to_step == 1) {
-      detail::combine_block<detail::Sum>(table + to, rows + from, from_step, inner.extent);
+      detail::combine_block<monoids::Sum>(table + to, rows + from, from_step, inner.extent);
     } else {
       for (std::int64_t i = 0; i < inner.extent; ++i)
-        table[to + i * to_step] = detail::Sum::apply(table[to + i * to_step], rows[from + i * from_step]);
+        monoids::Sum::join(table[to + i * to_step], rows[from + i * from_step]);
     }
   };
   if constexpr (std::is_same_v<T, float>)
@@ -268,7 +268,7 @@ namespace detail {
 template <class F> auto with_index_type(DType index_type, const void* index, F f) {
   if (index_type == DType::i32) return f(static_cast<const std::int32_t*>(index));
   if (index_type == DType::i64) return f(static_cast<const std::int64_t*>(index));
-  fail(errc::dtype_mismatch, "[gather] index dtype: ", name_of(index_type), " is neither i32 nor i64");
+  fail(errc::dtype_mismatch, "[embedding] index dtype: ", name_of(index_type), " is neither i32 nor i64");
 }
 }  // namespace detail
 
@@ -316,7 +316,7 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
       case DType::i64:
         return scatter(std::int64_t{});
       default:
-        fail(errc::dtype_mismatch, "[scatter] dtype: rows of ", name_of(type), " can't be added");
+        fail(errc::dtype_mismatch, "[index_add] dtype: rows of ", name_of(type), " can't be added");
     }
   });
 }

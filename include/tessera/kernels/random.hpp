@@ -9,13 +9,12 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <xsimd/xsimd.hpp>
-
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/simd/xsimd.hpp>
 #include <tessera/kernels/strided.hpp>
 
 namespace tessera::kernels {

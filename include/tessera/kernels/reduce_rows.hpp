@@ -51,15 +51,15 @@ template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
 }
 
-/// to[i] = from[0][i] op from[1][i] op ..., from left to right, two lines of all sources at a time. `to` may be one of
-/// them. Past the caches, who calls it ends with a store fence.
-template <class F, class T>
+/// to[i] = from[0][i] combined with from[1][i], ..., from left to right, two lines of all sources at a time. `to` may
+/// be one of them. Past the caches, who calls it ends with a store fence.
+template <class M, class T>
 void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
   using Vector = typename Line<T>::type;
   constexpr std::int64_t line = Line<T>::size;
   const auto one = [&](std::int64_t i) {
     T value = from[0][i];
-    for (int s = 1; s < sources; ++s) value = F::apply(value, from[s][i]);
+    for (int s = 1; s < sources; ++s) M::join(value, from[s][i]);
     to[i] = value;
   };
   std::int64_t i = 0;
@@ -76,8 +76,8 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
     load(0, low, high);
     for (int s = 1; s < sources; ++s) {
       load(s, a, b);
-      F::join(low, a);
-      F::join(high, b);
+      M::join(low, a);
+      M::join(high, b);
     }
     if (past_caches) {
       store_line_past_caches<T>(to + i, low);

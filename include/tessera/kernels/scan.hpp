@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>
@@ -26,13 +27,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Integers wrap around.
-template <class T, bool = std::is_integral_v<T>> struct ScanSum {
-  using type = T;
-};
-template <class T> struct ScanSum<T, true> {
-  using type = std::make_unsigned_t<T>;
-};
+/// What a line is scanned in. Of f32, sums are kept in runs; products in f64, which has room for those of which one
+/// factor is large and the next is small.
+template <class M, class T> using scan_t = std::conditional_t<std::is_same_v<M, monoids::Product>, long_sum_t<T>, T>;
 
 struct ScanSteps {
   std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
@@ -40,18 +37,21 @@ struct ScanSteps {
 
 /// `Width` lines side by side, each in its order. Of f32, runs are summed up on their own: to the sum of those before,
 /// which is kept in f64.
-template <int Width, class T>
+template <class M, int Width, class T>
 void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
-  using Wide = typename ScanSum<T>::type;
-  constexpr bool by_runs = !std::is_same_v<T, long_sum_t<T>>;
+  using Wide = scan_t<M, T>;
+  constexpr bool by_runs = std::is_same_v<M, monoids::Sum> && !std::is_same_v<T, long_sum_t<T>>;
+  constexpr Wide first = M::template identity<Wide>();
   Wide sums[Width], before[Width];
   long_sum_t<Wide> long_sums[Width];
   for (int l = 0; l < Width; ++l) {
-    before[l] = start == nullptr ? Wide{} : static_cast<Wide>(start[l * s.sum_lane]);
+    before[l] = start == nullptr ? first : static_cast<Wide>(start[l * s.sum_lane]);
     long_sums[l] = before[l];
-    sums[l] = by_runs ? Wide{} : before[l];
+    sums[l] = by_runs ? first : before[l];
   }
-  const auto value = [&](int l) { return static_cast<T>(by_runs ? before[l] + sums[l] : sums[l]); };
+  const auto value = [&](int l) {
+    return static_cast<T>(by_runs ? monoids::combined<M>(before[l], sums[l]) : sums[l]);
+  };
   const auto store = [&](std::int64_t i) {
     T* const own = to + i * s.to_step;
     if (s.to_lane == 1)
@@ -65,7 +65,7 @@ void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start,
         for (int l = 0; l < Width; ++l) {
           long_sums[l] += sums[l];
           before[l] = static_cast<Wide>(long_sums[l]);
-          sums[l] = Wide{};
+          sums[l] = first;
         }
     const T* const own = from + i * s.from_step;
     Wide terms[Width];  // read before the result is written, which may be where the operand is
@@ -74,14 +74,14 @@ void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start,
     else
       for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l * s.from_lane]);
     if (exclusive && to != nullptr) store(i);
-    for (int l = 0; l < Width; ++l) sums[l] = static_cast<Wide>(sums[l] + terms[l]);
+    for (int l = 0; l < Width; ++l) M::join(sums[l], terms[l]);
     if (!exclusive && to != nullptr) store(i);
   }
   for (int l = 0; l < Width && total != nullptr; ++l)
     total[l * s.sum_lane] = by_runs ? static_cast<T>(long_sums[l] + sums[l]) : value(l);
 }
 
-template <class T>
+template <class M, class T>
 void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T* total, bool exclusive) {
   if (is_empty(shape.lines)) return;
   const Loops loops = make_loops(shape.lines, shape.to, [&](std::size_t outer, std::size_t inner) {
@@ -105,8 +105,8 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
     const std::int64_t sums = offset_of(loops, 1, index, shape.sums);
     const auto run = [&]<int Width>(std::int64_t lane) {
       const std::int64_t at = sums + lane * steps.sum_lane;
-      scan_side_by_side<Width>(steps, past(own_from, lane * steps.from_lane), past(own_to, lane * steps.to_lane),
-                               past(start, at), past(total, at), exclusive);
+      scan_side_by_side<M, Width>(steps, past(own_from, lane * steps.from_lane), past(own_to, lane * steps.to_lane),
+                                  past(start, at), past(total, at), exclusive);
     };
     std::int64_t lane = 0;
     for (; dense && lane + 32 <= lanes.extent; lane += 32) run.template operator()<32>(lane);
@@ -117,15 +117,16 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
 
 }  // namespace detail
 
-/// to[line, i] = start[line] + from[line, 0] + ... + from[line, i], added up in this order whatever the strides are;
-/// without from[line, i] if `exclusive`. No `start`: zeros. `to` may be `from` with equal strides.
-template <class T> void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, bool exclusive) {
-  detail::scan_lines<T>(shape, from, to, start, nullptr, exclusive);
+/// to[line, i] = start[line], from[line, 0], ..., from[line, i] combined in this order whatever the strides are;
+/// without from[line, i] if `exclusive`. No `start`: the identity. `to` may be `from` with equal strides.
+template <class M, class T>
+void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, bool exclusive) {
+  detail::scan_lines<M, T>(shape, from, to, start, nullptr, exclusive);
 }
 
-/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines are stored.
-template <class T> void sum_lines(const ScanShape& shape, const T* from, T* total) {
-  detail::scan_lines<T>(shape, from, nullptr, nullptr, total, false);
+/// total[line] = from[line, 0], ..., from[line, count - 1] combined. Strides `to` say in which order lines are stored.
+template <class M, class T> void combine_lines(const ScanShape& shape, const T* from, T* total) {
+  detail::scan_lines<M, T>(shape, from, nullptr, nullptr, total, false);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -12,30 +12,11 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/op.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/reduce_rows.hpp>
-
-namespace tessera::kernels {
-
-/// Distance in elements between neighbours along each dim. Zero repeats an element, negative walks backwards.
-using Strides = InlineVector<std::int64_t, max_rank>;
-
-/// Strides of a row-major array of that shape.
-constexpr Strides contiguous_strides(const Shape& extents) {
-  Strides strides(extents.size(), 1);
-  for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
-  return strides;
-}
-
-/// One operand of a reduction over several arrays.
-struct StridedSource {
-  const void* data = nullptr;
-  Strides strides;
-};
-
-}  // namespace tessera::kernels
+#include <tessera/kernels/strides.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -285,30 +266,23 @@ inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape
   });
 }
 
-namespace detail {
+/// dst[i] = the element of these bytes, for every index of the box.
+inline void strided_fill(void* dst, const Strides& dst_strides, const Shape& extents, const std::byte* element,
+                         std::size_t element_size) {
+  if (std::all_of(element, element + element_size, [](std::byte b) { return b == std::byte{}; }))
+    return strided_fill_zero(dst, dst_strides, extents, element_size);
+  if (detail::is_empty(extents)) return;
+  const auto size = static_cast<std::int64_t>(element_size);
+  const detail::Loops loops = detail::make_loops(extents, dst_strides, [](std::size_t, std::size_t) { return true; });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = detail::stride_of(dst_strides, inner) * size;
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    std::byte* row = static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size;
+    for (std::int64_t i = 0; i < inner.extent; ++i) std::memcpy(row + i * step, element, element_size);
+  });
+}
 
-// `join` is `apply` of whole vectors, which leaves its result in the first.
-struct Sum {
-  template <class T> static T apply(T a, T b) {
-    // Unsigned arithmetic wraps where the signed one is undefined.
-    if constexpr (std::is_integral_v<T>) {
-      using U = std::make_unsigned_t<T>;
-      return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
-    } else {
-      return static_cast<T>(a + b);
-    }
-  }
-  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a += b; }
-};
-/// A NaN on either side is the result.
-struct Max {
-  template <class T> static T apply(T a, T b) { return (a > b || a != a) ? a : b; }
-  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a > b) | (a != a)) ? a : b; }
-};
-struct Min {
-  template <class T> static T apply(T a, T b) { return (a < b || a != a) ? a : b; }
-  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a < b) | (a != a)) ? a : b; }
-};
+namespace detail {
 
 template <class A, class T> void load_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
   if (stride == 1) {
@@ -318,21 +292,25 @@ template <class A, class T> void load_block(A* block, const T* src, std::int64_t
   }
 }
 
-template <class F, class A, class T>
+template <class M, class A, class T>
 void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
   if (stride == 1) {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i]));
+    for (std::int64_t i = 0; i < count; ++i) M::join(block[i], static_cast<A>(src[i]));
   } else {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i * stride]));
+    for (std::int64_t i = 0; i < count; ++i) M::join(block[i], static_cast<A>(src[i * stride]));
   }
 }
 
-template <class F, class A, class T> void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i)
-    block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
+template <class M, class A, class T> void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    A value = block[i];
+    M::join(value, static_cast<A>(first[i]));
+    M::join(value, static_cast<A>(second[i]));
+    block[i] = value;
+  }
 }
 
-template <class F, class T>
+template <class M, class T>
 void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
                 bool accumulate, bool past_caches) {
   const Loops loops = make_loops(extents, dst_strides, [&](std::size_t outer, std::size_t inner) {
@@ -360,7 +338,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
             from[count++] =
                 static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
           if (!first) from[count++] = row;
-          reduce_rows<F>(row, from, count, inner.extent, past_caches);
+          reduce_rows<M>(row, from, count, inner.extent, past_caches);
         }
         return;
       }
@@ -384,7 +362,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         next = 1;
       }
       const auto add_earlier = [&] {
-        if (has_earlier) combine_block<F>(block, earlier, 1, count);
+        if (has_earlier) combine_block<M>(block, earlier, 1, count);
       };
       while (next < sources.size()) {
         const StridedSource& first = sources[next];
@@ -399,10 +377,10 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
           continue;
         }
         if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
-          combine_block<F>(block, at(first), at(sources[next + 1]), count);
+          combine_block<M>(block, at(first), at(sources[next + 1]), count);
           next += 2;
         } else {
-          combine_block<F>(block, at(first), stride, count);
+          combine_block<M>(block, at(first), stride, count);
           ++next;
         }
       }
@@ -419,77 +397,57 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
 
 }  // namespace detail
 
-/// dst[i] = sources[0][i] op sources[1][i] op ..., from left to right, in one pass; with `accumulate`, dst[i] comes
-/// first. `op` is Op::sum, Op::max or Op::min. dst may be one of the sources if the strides are equal. With
-/// `past_caches` all arrays are too large for the caches: dst is written to memory, and sources are fetched ahead.
+/// dst[i] = sources[0][i] combined with sources[1][i], ..., from left to right, in one pass; with `accumulate`, dst[i]
+/// comes first. dst may be one of the sources if the strides are equal. With `past_caches` all arrays are too large for
+/// the caches: dst is written to memory, and sources are fetched ahead.
 template <class T>
-void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
+void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
                     const Shape& extents, bool accumulate = false, bool past_caches = false) {
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
   if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
-  switch (op) {
-    case Op::sum:
-      return detail::reduce_box<detail::Sum>(dst, dst_strides, sources, extents, accumulate, past_caches);
-    case Op::max:
-      return detail::reduce_box<detail::Max>(dst, dst_strides, sources, extents, accumulate, past_caches);
-    case Op::min:
-      return detail::reduce_box<detail::Min>(dst, dst_strides, sources, extents, accumulate, past_caches);
-    default:
-      fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
-  }
+  with_monoid(reduction, [&]<class M>() {
+    if constexpr ((M::dtypes & set_of(dtype_v<T>)) != 0)
+      detail::reduce_box<M>(dst, dst_strides, sources, extents, accumulate, past_caches);
+    else
+      fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(dtype_v<T>), " has no ", M::name);
+  });
 }
 
-/// The same for a dtype known at run time, among those that are to be summed (`Sums`) or compared (`Extremes`). bool
-/// takes max (or) and min (and).
-/// @throws error (dtype_mismatch) for f16, a sum of bools, and dtypes in neither set.
-template <DTypeSet Sums = all_dtypes, DTypeSet Extremes = all_dtypes>
-void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                       const Shape& extents, bool accumulate = false, bool past_caches = false) {
-  constexpr DTypeSet bools = set_of(DType::bool_);
-  // Bytes that are bools: "or" and "and" are the larger and the smaller.
-  constexpr DTypeSet compared =
-      static_cast<DTypeSet>((Extremes & ~bools) | ((Extremes & bools) != 0 ? set_of(DType::u8) : 0));
-  if (type == DType::bool_ && op != Op::sum) type = DType::u8;
+/// The same for a dtype known at run time, among those that `Types` has for the reduction. A bool takes what a byte
+/// that is 0 or 1 does: the larger is "or", the smaller is "and".
+/// @throws error (dtype_mismatch) for others: f16, and sums and products of bools.
+template <ReducedTypes Types = all_partial_types>
+void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
+                       std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
+                       bool past_caches = false) {
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
   if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
-  if (op != Op::sum && op != Op::max && op != Op::min)
-    fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
   const auto none = [&] {
     fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here");
   };
-  if (op == Op::sum)
-    return dispatch<static_cast<DTypeSet>(Sums & ~bools)>(
-        type,
+  with_monoid(reduction, [&]<class M>() {
+    constexpr DTypeSet bools = set_of(DType::bool_), own = Types[M::kind];
+    constexpr auto types = static_cast<DTypeSet>((own & ~bools) | ((own & bools) != 0 ? set_of(DType::u8) : 0));
+    const DType as = (own & bools) != 0 && type == DType::bool_ ? DType::u8 : type;
+    dispatch<types>(
+        as,
         [&]<class T>() {
-          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate, past_caches);
+          detail::reduce_box<M>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate, past_caches);
         },
         none);
-  dispatch<compared>(
-      type,
-      [&]<class T>() {
-        const auto to = static_cast<T*>(dst);
-        if (op == Op::max)
-          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate, past_caches);
-        else
-          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate, past_caches);
-      },
-      none);
+  });
 }
 template <DTypeSet All = all_dtypes>
-void strided_reduce(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
-  strided_reduce_as<All, All>(type, op, dst, dst_strides, sources, extents, accumulate, past_caches);
+void strided_reduce(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
+                    std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
+                    bool past_caches = false) {
+  constexpr ReducedTypes types = [] {
+    ReducedTypes own = all_partial_types;
+    for (DTypeSet& set : own.of) set = static_cast<DTypeSet>(set & All);
+    return own;
+  }();
+  strided_reduce_as<types>(type, reduction, dst, dst_strides, sources, extents, accumulate, past_caches);
 }
-
-/// For what has no partial values: it carries no code to combine them.
-inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool,
-                         bool) {
-  fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
-}
-
-/// How partial values are combined, as a value: a program carries the code for its own element types alone.
-using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&,
-                                bool accumulate, bool past_caches);
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 

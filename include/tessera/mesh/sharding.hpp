@@ -11,6 +11,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -23,24 +24,16 @@ namespace tessera {
 /// into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
-/// How the parts of an unreduced value combine.
-enum class Reduction : std::uint8_t { sum, max, min };
-
-constexpr std::string_view name_of(Reduction reduction) {
-  constexpr std::string_view names[] = {"sum", "max", "min"};
-  return names[static_cast<std::size_t>(reduction)];
-}
-
 /// How a tensor of a known rank is sharded over a mesh: a spec with its axis names looked up, plus the axes that a
 /// value is still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has
 /// `cuts`, and its indices are those of the mesh cut so: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
-  std::uint16_t unreduced = 0;  ///< one bit a mesh axis
-  Reduction reduction = Reduction::sum;
-  std::uint8_t priority[max_rank]{};  ///< 0: a sharding to compute in; above: to store in, gathered on use
-  AxisCuts cuts{};                    ///< of the mesh's axes into the sub-axes that it uses; mostly none
+  std::uint16_t unreduced = 0;           ///< one bit a mesh axis
+  Reduction reduction = Reduction::sum;  ///< how the parts of an unreduced value combine
+  std::uint8_t priority[max_rank]{};     ///< 0: a sharding to compute in; above: to store in, gathered on use
+  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; mostly none
 
   /// Mesh axes that make shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {

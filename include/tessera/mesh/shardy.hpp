@@ -208,8 +208,9 @@ class ShardyParser {
         axis_set(mesh, replicated);
       } else {
         expect(reader_.take("unreduced") && reader_.take("="));
-        for (const Reduction kind : {Reduction::sum, Reduction::max, Reduction::min})
-          if (reader_.take(name_of(kind))) out.sharding.reduction = kind;
+        for (int kind = 0; kind < reduction_count; ++kind)
+          if (reader_.take(name_of(static_cast<Reduction>(kind))))
+            out.sharding.reduction = static_cast<Reduction>(kind);
         axis_set(mesh, parts.unreduced);
       }
     }

@@ -9,7 +9,7 @@
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/nn/layout.hpp>
 #include <tessera/nn/mixed.hpp>
-#include <tessera/ops/indexing/indexing.hpp>
+#include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/layout/slicing.hpp>
 #include <tessera/tensor/random.hpp>
 
@@ -22,7 +22,9 @@ template <Element T = float> struct Embedding {
   ShardedTensor<T, 2> table;
 
   static constexpr std::array field_names{"table"};
-  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const { return gather(table, tokens, at); }
+  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
+    return embedding(table, tokens, at);
+  }
 };
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.

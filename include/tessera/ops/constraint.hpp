@@ -23,9 +23,8 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
 template <TensorOperand X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
                          Source source) {
-  static_assert(
-      !LocalOperand<X>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
     fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
@@ -72,9 +71,8 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(
-      !LocalOperand<X> && !LocalOperand<Y>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
   const Source source = Source::from(at);
   Value context = trace_of(x);

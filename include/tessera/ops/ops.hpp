@@ -9,7 +9,8 @@
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/indexing/indexing.hpp>
+#include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/scan.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/layout/rearrange.hpp>

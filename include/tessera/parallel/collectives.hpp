@@ -43,7 +43,7 @@ inline void count(const Mesh& mesh, Collective kind, DType dtype, const DeviceGr
   made.payload_bytes = payload;
   made.wire_bytes = ring_bytes(kind, payload, static_cast<std::int64_t>(members));
   made.source = Source::from(at);
-  made.why = "asked for";
+  made.why = "called";
   scope->permit([&](auto&& f) { f(made, 1); }, [](const CollectiveInfo&) {});
   scope->add(mesh, made);
 }
@@ -90,11 +90,8 @@ LocalArray<T, Rank> reduce(const LocalTensor<T, Rank>& x, const std::vector<int>
                  Sum sums[block_size];
                  const T* first = x[group[0]].data + begin;
                  for (std::int64_t i = 0; i < count; ++i) sums[i] = Sum(first[i]);
-                 for (std::size_t k = 1; k < group.size(); ++k) {
-                   const T* from = x[group[k]].data + begin;
-                   for (std::int64_t i = 0; i < count; ++i)
-                     sums[i] = tessera::detail::combine(op, sums[i], Sum(from[i]));
-                 }
+                 for (std::size_t k = 1; k < group.size(); ++k)
+                   tessera::detail::combine(reduction_of(op), sums, x[group[k]].data + begin, count);
                  for (std::int64_t i = 0; i < count; ++i)
                    to[begin + i] = tessera::detail::reduced<T>(sums[i], parts, scale);
                });
@@ -102,9 +99,7 @@ LocalArray<T, Rank> reduce(const LocalTensor<T, Rank>& x, const std::vector<int>
 }
 
 template <class T> void require_reducible(ReduceOp op, std::string_view name) {
-  const bool bits = op == ReduceOp::bit_and || op == ReduceOp::bit_or;
-  if ((bits && std::is_floating_point_v<T>) ||
-      (!bits && op != ReduceOp::min && op != ReduceOp::max && std::is_same_v<T, bool>))
+  if (!combines(reduction_of(op), dtype_v<T>))
     fail(errc::dtype_mismatch, "[", name, "] dtype: ", tessera::name_of(dtype_v<T>), " has no ", tessera::name_of(op));
 }
 

@@ -117,8 +117,7 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
   // Axes of which a device other than the first holds nothing of a value that becomes partial.
   unsigned neutral = 0;
   for (std::size_t axis = 0; axis < to.size(); ++axis)
-    if ((fresh >> axis & 1u) && (to[axis].op == ReduceOp::sum || to[axis].op == ReduceOp::product))
-      neutral |= 1u << axis;
+    if ((fresh >> axis & 1u) && !is_idempotent(to[axis].op)) neutral |= 1u << axis;
   // Devices that end with equal values share one piece.
   const ShardGrid distinct(mesh, detail::split_axes(to) | kept | neutral);
   std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(distinct.count()));
@@ -133,7 +132,8 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
                             std::size_t first = 0;  // of the axes along which this device holds nothing
                             while (first < place.size() && !((neutral >> first & 1u) && place[first] != 0)) ++first;
                             if (first < place.size())
-                              std::fill_n(data, volume(piece.shape), static_cast<T>(to[first].op == ReduceOp::product));
+                              std::fill_n(data, volume(piece.shape),
+                                          static_cast<T>(facts_of(reduction_of(to[first].op)).identity));
                             else
                               reader.read(box, place, data);
                             return made[index] = piece;

@@ -107,7 +107,7 @@ auto local_map(F&& f, const OutPlacements& out, const LocalMapInputs<N>& inputs,
         normalized(inputs.placements[next], x.mesh(), std::remove_cvref_t<decltype(x)>::rank, "local_map");
     if (mesh == nullptr) mesh = &x.mesh();
     if (!(x.mesh() == *mesh))
-      fail(errc::mesh_mismatch, "[local_map] one mesh: operand ", next, " lies on ", x.mesh().text(),
+      fail(errc::mesh_mismatch, "[local_map] one mesh: operand ", next, " is on ", x.mesh().text(),
            ", those before it on ", mesh->text());
     if (!(wanted == x.placements()) && !inputs.redistribute)
       fail(errc::structure, "[local_map] placements of operand ", next, ": ", x.text(), ", and ", text(wanted),

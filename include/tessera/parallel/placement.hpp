@@ -63,8 +63,7 @@ inline std::string text(const Placements& placements) {
 constexpr Placements normalized(Placements placements, const Mesh& mesh, int rank, std::string_view op) {
   if (static_cast<int>(placements.size()) != mesh.rank())
     fail(errc::structure, "[", op, "] one placement an axis: ", placements.size(), " for ", mesh.text());
-  bool linear = false, extreme = false, product = false;
-  ReduceOp extreme_op = ReduceOp::max;
+  const Placement* partial = nullptr;
   for (Placement& p : placements) {
     if (p.is_shard()) {
       const int dim = p.dim < 0 ? p.dim + rank : p.dim;
@@ -76,15 +75,11 @@ constexpr Placements normalized(Placements placements, const Mesh& mesh, int ran
     if (!p.is_partial()) continue;
     if (p.op == ReduceOp::bit_and || p.op == ReduceOp::bit_or)
       fail(errc::unsupported, "[", op, "] partial values of sums, averages, extremes or products: ", text(placements));
-    const bool is_extreme = p.op == ReduceOp::min || p.op == ReduceOp::max;
-    if (extreme && is_extreme && p.op != extreme_op) linear = true;
-    if (is_extreme) extreme_op = p.op;
-    extreme = extreme || is_extreme;
-    linear = linear || p.op == ReduceOp::sum || p.op == ReduceOp::avg;
-    product = product || p.op == ReduceOp::product;
+    // Sums and averages commute, and values of one operation.
+    if (partial != nullptr && reduction_of(partial->op) != reduction_of(p.op))
+      fail(errc::unsupported, "[", op, "] partial values that commute: ", text(placements));
+    partial = &p;
   }
-  if (int{linear} + int{extreme} + int{product} > 1)
-    fail(errc::unsupported, "[", op, "] partial values that commute: ", text(placements));
   for (int axis = 0; axis < mesh.rank(); ++axis) {
     const Placement& p = placements[static_cast<std::size_t>(axis)];
     if (p.kind != Placement::Kind::strided_shard) continue;
@@ -141,7 +136,7 @@ constexpr Box placed_box(const Shape& shape, const Placements& placements, const
 }
 
 /// The sharding with the same shards as placements have where every chunk is even. Averages count as sums.
-/// Errors: `unsupported` for products, which a Sharding has no word for; `capacity`.
+/// Errors: `capacity`.
 constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, int rank) {
   Sharding made = replicated(rank);
   for (int dim = 0; dim < rank; ++dim)
@@ -149,9 +144,8 @@ constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, i
   for (int axis = 0; axis < mesh.rank(); ++axis) {
     const Placement& p = placements[static_cast<std::size_t>(axis)];
     if (!p.is_partial()) continue;
-    if (p.op == ReduceOp::product) fail(errc::unsupported, "[placement] sharding of products: ", text(placements));
     made.unreduced = static_cast<std::uint16_t>(made.unreduced | 1u << axis);
-    made.reduction = p.op == ReduceOp::max ? Reduction::max : p.op == ReduceOp::min ? Reduction::min : Reduction::sum;
+    made.reduction = reduction_of(p.op);
   }
   return made;
 }
@@ -163,9 +157,7 @@ constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
   Placements made(static_cast<std::size_t>(mesh.rank()), Replicate());
   for (int axis = 0; axis < mesh.rank(); ++axis)
     if (sharding.unreduced >> axis & 1u)
-      made[static_cast<std::size_t>(axis)] = Partial(sharding.reduction == Reduction::max   ? ReduceOp::max
-                                                     : sharding.reduction == Reduction::min ? ReduceOp::min
-                                                                                            : ReduceOp::sum);
+      made[static_cast<std::size_t>(axis)] = Partial(reduce_op_of(sharding.reduction));
   for (int dim = 0; dim < sharding.rank; ++dim) {
     const AxisList& axes = sharding.dims[dim];
     // Plain shards as long as axes ascend; what comes after one further right was split later, and is strided.

@@ -6,15 +6,30 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tessera/base/monoid.hpp>
+
 namespace tessera {
 
-/// How values of several devices become one. Bitwise ones are for integers and bools, and for no Partial placement.
+/// How values of several devices become one: a Reduction, or the average, which is a sum and a factor. Bitwise ones are
+/// for integers and bools, and for no Partial placement.
 enum class ReduceOp : std::uint8_t { sum, avg, min, max, product, bit_and, bit_or };
 
-constexpr std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view names[] = {"sum", "avg", "min", "max", "product", "bit_and", "bit_or"};
-  return names[static_cast<std::size_t>(op)];
+/// How the parts of such a value combine.
+constexpr Reduction reduction_of(ReduceOp op) {
+  constexpr Reduction reductions[] = {Reduction::sum,     Reduction::sum,     Reduction::min,   Reduction::max,
+                                      Reduction::product, Reduction::bit_and, Reduction::bit_or};
+  return reductions[static_cast<std::size_t>(op)];
 }
+/// Whether equal values of all devices are that value together.
+constexpr bool is_idempotent(ReduceOp op) { return op == ReduceOp::avg || facts_of(reduction_of(op)).idempotent; }
+/// The first operation of a reduction: a sum of parts is no average.
+constexpr ReduceOp reduce_op_of(Reduction reduction) {
+  for (int op = 0; op <= static_cast<int>(ReduceOp::bit_or); ++op)
+    if (reduction_of(static_cast<ReduceOp>(op)) == reduction) return static_cast<ReduceOp>(op);
+  return ReduceOp::sum;
+}
+
+constexpr std::string_view name_of(ReduceOp op) { return op == ReduceOp::avg ? "avg" : name_of(reduction_of(op)); }
 
 }  // namespace tessera
 

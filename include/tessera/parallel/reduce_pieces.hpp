@@ -26,27 +26,12 @@ using ReductionSum =
     std::conditional_t<std::is_same_v<T, bf16>, float,
                        std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>>;
 
-template <class S> S combine(ReduceOp op, S a, S b) {
-  switch (op) {
-    case ReduceOp::min:
-      return b < a || b != b ? b : a;
-    case ReduceOp::max:
-      return b > a || b != b ? b : a;
-    case ReduceOp::bit_and:
-    case ReduceOp::bit_or:
-      if constexpr (std::is_integral_v<S>)
-        return static_cast<S>(op == ReduceOp::bit_and ? a & b : a | b);
-      else
-        return a;  // refused before
-    default:
-      // Unsigned arithmetic wraps where the signed one is undefined.
-      if constexpr (std::is_same_v<S, std::int64_t>) {
-        const auto p = static_cast<std::uint64_t>(a), q = static_cast<std::uint64_t>(b);
-        return static_cast<S>(op == ReduceOp::product ? p * q : p + q);
-      } else {
-        return static_cast<S>(op == ReduceOp::product ? a * b : a + b);
-      }
-  }
+/// sums[i] combined with from[i], for `count` of them.
+template <class S, class T> void combine(Reduction reduction, S* sums, const T* from, std::int64_t count) {
+  with_monoid(reduction, [&]<class M>() {
+    if constexpr ((M::dtypes & set_of(dtype_v<S>)) != 0)  // others were refused before
+      for (std::int64_t i = 0; i < count; ++i) M::join(sums[i], S(from[i]));
+  });
 }
 
 /// A reduction as T, over the number of `parts` that an average has, times `scale`. Integers are cut off, and what is
@@ -117,8 +102,10 @@ template <class T, int Rank> class PieceReader {
         const T* from = local_[local_.mesh().device_at(parts_.coordinates(parts_.index_of(at), part))].data;
         for_each_run(overlap, held, overlap, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
           Sum* const to = sums.data() + b;
-          for (std::int64_t i = 0; i < count; ++i)
-            to[i] = part == 0 ? Sum(from[a + i]) : combine(op_, to[i], Sum(from[a + i]));
+          if (part == 0)
+            for (std::int64_t i = 0; i < count; ++i) to[i] = Sum(from[a + i]);
+          else
+            combine(reduction_of(op_), to, from + a, count);
         });
       }
       for_each_run(overlap, overlap, box, [&](std::int64_t a, std::int64_t b, std::int64_t count) {

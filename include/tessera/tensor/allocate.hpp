@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/base/separate.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/dim.hpp>

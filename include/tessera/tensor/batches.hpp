@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
-#include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/reshard.hpp>
@@ -47,15 +47,14 @@ constexpr RowRange batch_rows(std::int64_t rows, std::int64_t size, std::int64_t
   return {batch * size, batch < rows / size ? (batch + 1) * size : rows};
 }
 
-/// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
-/// Communication: rows that move to other devices.
-template <class T, int Rank>
-ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
-  static_assert(Rank >= 1, "tessera: a scalar has no rows");
-  const TensorStorage& storage = storage_of(x);
+namespace detail {
+/// As rows_of.
+TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
     fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ", layout_text(storage),
-         detail::at_text(at));
+         at_text(at));
 
   Shape shape = storage.shape();
   shape[0] = range.size();
@@ -68,8 +67,18 @@ ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, 
     sources.back().box.end[0] -= range.begin;
     destinations.push_back(runtime::shard_ref(out->data(shard), out->box(shard)));
   }
-  runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
-  return tensor_of<T, Rank>(out);
+  runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources);
+  return out;
+}
+#endif
+}  // namespace detail
+
+/// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
+/// Communication: rows that move to other devices.
+template <class T, int Rank>
+ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
+  static_assert(Rank >= 1, "tessera: a scalar has no rows");
+  return tensor_of<T, Rank>(detail::rows_of(storage_of(x), range, at));
 }
 
 }  // namespace tessera

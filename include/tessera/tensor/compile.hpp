@@ -84,7 +84,7 @@ template <class F> class Compiled {
         plan = find<traced<Args...>>(leaves, args...);
         if (asks_nothing()) recent.add(arguments, plan);
       }
-      if (plan->is_plain()) try {
+      if (detail::is_plain(*plan)) try {
           return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers));
         } catch (const error& e) {
           detail::rethrow_with_line(e, in_a_call, source_);
@@ -100,7 +100,7 @@ template <class F> class Compiled {
     try {
       return detail::run_into<Result>(*plan, leaves, give_up_all);
     } catch (...) {
-      if (given_up && !plan->overwrote()) {
+      if (given_up && !detail::overwrote(*plan)) {
         detail::RestoreLeaves restore{leaves};
         (give_back<Args>(args, restore), ...);
       }
@@ -115,7 +115,7 @@ template <class F> class Compiled {
   /// The plan of a call, without running it.
   template <class... Args> Plan plan(const Args&... args) const {
     std::vector<Leaf> leaves;
-    return find<traced<const Args&...>>(leaves, args...)->plan();
+    return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
   /// The plan as text: kernels, collectives, bytes, source lines, and what multiplies matrices on this processor.
   template <class... Args> std::string explain(const Args&... args) const {
@@ -154,8 +154,8 @@ template <class F> class Compiled {
 
   /// Calls are recognised by their arguments alone only without options.
   bool asks_nothing() const {
-    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty() &&
-           !options_.deterministic && options_.sizes == nullptr;
+    return options_.outputs == nullptr && !options_.forbid_implicit_reshards && options_.explicit_axes.empty() &&
+           !options_.deterministic && options_.fuse_steps && options_.sizes == nullptr;
   }
 
   /// The plan for these arguments, and their leaves.

@@ -11,13 +11,13 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/base/separate.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
-#include <tessera/kernels/strided.hpp>
+#include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -59,7 +59,7 @@ TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kern
   for (int shard = 0; shard < to.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
-  runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1}, 1, &kernels::no_reduction);
+  runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1});
 }
 #endif
 

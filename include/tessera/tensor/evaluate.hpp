@@ -8,8 +8,11 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
+#if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/gemm/contraction_provider.hpp>
+#endif
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/tensor/expression_program.hpp>
@@ -72,7 +75,9 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
 }
 
 /// A plan as text, with what multiplies its matrices on this processor.
-inline std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
   std::string text = tessera::explain(plan, compiled.program, compiled.units);
   if (text.find("einsum") == std::string::npos) return text;
   const bool bf16 = text.find("bf16") != std::string::npos;
@@ -81,6 +86,7 @@ inline std::string explain_here(const Plan& plan, const CompiledProgram& compile
   text += "\n";
   return text;
 }
+#endif
 
 }  // namespace detail
 
@@ -93,7 +99,7 @@ template <ExprOperand E> Plan plan(const E& expression) {
   return detail::with_line(expression.source, [&] {
     detail::CollectLeaves collect;
     detail::collect_expression(expression, collect);
-    return detail::executable_in(detail::ExpressionPrograms<E>::find(expression), collect.leaves)->plan();
+    return detail::plan_of(*detail::executable_in(detail::ExpressionPrograms<E>::find(expression), collect.leaves));
   });
 }
 template <ExprOperand E> std::string explain(const E& expression) {

@@ -9,12 +9,12 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/base/separate.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/expr.hpp>
-#include <tessera/kernels/strided.hpp>
+#include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/reshard.hpp>
@@ -33,7 +33,7 @@ TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kerne
   for (int shard = 0; shard < from.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
-  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards, 1, &kernels::no_reduction);
+  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards);
 }
 #endif
 

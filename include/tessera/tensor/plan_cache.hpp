@@ -13,13 +13,22 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/hash.hpp>
-#include <tessera/base/separate.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/partition/plan/plan.hpp>
+#include <tessera/runtime/executor/compiled_program.hpp>
+#if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/memory/run_memory.hpp>
 #include <tessera/runtime/threads/at_fork.hpp>
+#endif
 
 namespace tessera {
+
+namespace runtime {
+class Executable;
+}
 
 /// What the cache of plans was of use for, and what it holds.
 struct CacheStatistics {
@@ -47,6 +56,9 @@ using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
 /// Plans a program for arguments, and prepares it to run.
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options);
+TESSERA_ONCE const Plan& plan_of(const runtime::Executable& executable);
+/// Whether no argument has layers, and the one result is a tensor that a step makes.
+TESSERA_ONCE bool is_plain(const runtime::Executable& executable);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
@@ -55,6 +67,8 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
                                                   static_cast<int>(arguments.size()), options)));
 }
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
+TESSERA_ONCE const Plan& plan_of(const runtime::Executable& executable) { return executable.plan(); }
+TESSERA_ONCE bool is_plain(const runtime::Executable& executable) { return executable.is_plain(); }
 #endif
 
 class ProgramCache;
@@ -229,7 +243,8 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
     for (std::int64_t extent : a.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
   }
   const PlanOptions& o = request.options;
-  hash = hash_mix(hash, std::uint64_t{o.forbid_unasked_reshards} << 1 | std::uint64_t{o.deterministic});
+  hash = hash_mix(hash, std::uint64_t{o.forbid_implicit_reshards} << 2 | std::uint64_t{o.fuse_steps} << 1 |
+                            std::uint64_t{o.deterministic});
   for (const Name& axis : o.explicit_axes) hash = hash_mix(hash, axis.view());
   if (o.sizes != nullptr) hash = hash_mix(hash, o.sizes->hash());
   if (o.outputs != nullptr)
@@ -240,9 +255,10 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
 TESSERA_ONCE bool PlanCache::is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request) {
   const PlanOptions &a = slot.options, &b = request.options;
   if (slot.program != &program || !(slot.mesh == request.mesh) || slot.arguments.size() != request.arguments.size() ||
-      a.forbid_unasked_reshards != b.forbid_unasked_reshards || a.deterministic != b.deterministic ||
-      !(a.explicit_axes == b.explicit_axes) || (a.sizes == nullptr) != (b.sizes == nullptr) ||
-      (a.outputs == nullptr) != (b.outputs == nullptr) || (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
+      a.forbid_implicit_reshards != b.forbid_implicit_reshards || a.deterministic != b.deterministic ||
+      a.fuse_steps != b.fuse_steps || !(a.explicit_axes == b.explicit_axes) ||
+      (a.sizes == nullptr) != (b.sizes == nullptr) || (a.outputs == nullptr) != (b.outputs == nullptr) ||
+      (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
     return false;
   for (std::size_t i = 0; i < slot.arguments.size(); ++i) {
     const ArgumentInfo &x = slot.arguments[i], &y = request.arguments[i];
@@ -433,16 +449,22 @@ TESSERA_ONCE CacheStatistics ProgramCache::statistics() const {
 }  // namespace detail
 
 /// Of all programs of this process: compiled functions, expressions, and what the library runs itself.
-inline CacheStatistics plan_cache_statistics() { return detail::PlanCache::instance().statistics(); }
+TESSERA_ONCE CacheStatistics plan_cache_statistics();
 
 /// Drops all plans but those that are running, and the memory that programs run in. Later calls plan again.
-inline void clear_plan_cache() {
+TESSERA_ONCE void clear_plan_cache();
+
+/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
+TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE CacheStatistics plan_cache_statistics() { return detail::PlanCache::instance().statistics(); }
+TESSERA_ONCE void clear_plan_cache() {
   detail::PlanCache::instance().clear();
   runtime::RunMemory::release();
 }
-
-/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
-inline void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCache::instance().set_limit(limit); }
+TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCache::instance().set_limit(limit); }
+#endif
 
 }  // namespace tessera
 

@@ -9,13 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/base/separate.hpp>
+#include <tessera/base/compiled.hpp>
 #include <tessera/graph/fuse/traced_units.hpp>
 #include <tessera/kernels/fused/fused_kernel.hpp>
-#include <tessera/runtime/executor/executable.hpp>
-#include <tessera/runtime/oracle/oracle.hpp>
+#include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/steps/step_code.hpp>
 #include <tessera/tensor/plan_cache.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/oracle/oracle.hpp>
+#endif
 
 namespace tessera {
 
@@ -36,10 +39,9 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (view[u].kind != UnitKind::fused) own.add(view[u].kind, graph.operand_node(view[u].rule_node(), 0).dtype);
       for (int id = 0; id < graph.size; ++id) {
         const DTypeSet type = set_of(graph[id].dtype);
-        const auto add = [](DTypeSet& set, DTypeSet more) { set = static_cast<DTypeSet>(set | more); };
+        if (row_of(graph[id]).unit == UnitKind::scan) own.scans.add(row_of(graph[id]).reduction, type);
         // What is linear passes partial values on in the element type that it takes them in.
-        if (can_be_partial(graph, id))
-          add(combined_by(graph[id].op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);
+        if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }
     }
     return own;
@@ -58,8 +60,18 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers);
+TESSERA_ONCE bool overwrote(const runtime::Executable& executable);
+TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, std::size_t result);
+TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result);
 
 #if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE bool overwrote(const runtime::Executable& executable) { return executable.overwrote(); }
+TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, std::size_t result) {
+  return executable.result_layers(result);
+}
+TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result) {
+  return executable.result_number(result);
+}
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
   executable.begin_call();
   const OracleSink::Run oracle = OracleSink::running();
@@ -126,13 +138,13 @@ struct SizeStacks {
   std::size_t cursor = 0, base = 0;
 
   template <class L> void leaf(L& x) {
-    if constexpr (std::is_same_v<L, Dim>) x = Dim(executable.result_number(cursor).integer());
+    if constexpr (std::is_same_v<L, Dim>) x = Dim(result_number(executable, cursor).integer());
     ++cursor;
   }
   template <class S> void enter_stack(S& stack) {
     base = cursor;
     std::size_t layers = 0;
-    for (std::size_t k = cursor; layers == 0 && k < leaves; ++k) layers = executable.result_layers(k);
+    for (std::size_t k = cursor; layers == 0 && k < leaves; ++k) layers = result_layers(executable, k);
     stack.layers().resize(layers);
   }
   void enter_layer(int) { cursor = base; }
@@ -228,7 +240,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     for (const StoragePtr& layer : leaf.layers) {
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
-             ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
+             ", is on ", layer->mesh().text(), ", those before it on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
@@ -267,7 +279,7 @@ template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves
 template <class Result, class GiveUp>
 Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
   Result result{};
-  SizeStacks size{executable, executable.plan().main().outputs.size()};
+  SizeStacks size{executable, plan_of(executable).main().outputs.size()};
   for_each_leaf(result, size);
   give_up();
   std::vector<Leaf> results = run_executable(executable, leaves);

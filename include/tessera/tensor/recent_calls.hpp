@@ -49,7 +49,7 @@ template <std::size_t Count> class RecentCalls {
   }
   /// Takes the place of the oldest call. Programs that are not plain are not kept.
   void add(const PlainArguments<Count>& arguments, const PlanLease& plan) {
-    if (!plan->is_plain()) return;
+    if (!is_plain(*plan)) return;
     Call* call = nullptr;
     for (Call& known : calls_) {
       bool same = known.slot != nullptr;

@@ -5,9 +5,9 @@
 #include <concepts>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/graph/trace/expr.hpp>
-#include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -24,17 +24,21 @@ namespace tessera {
 namespace detail {
 
 /// Copies a value into shards of another layout, on any mesh.
-inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
+/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
+TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to) {
   std::vector<runtime::ShardRef> sources, destinations;
   for (int shard = 0; shard < from.shard_count(); ++shard)
     sources.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
   for (int shard = 0; shard < to.shard_count(); ++shard)
     destinations.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
-  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
+  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources);
 }
 
-/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
-inline void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
+TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
   AxisCuts cuts = from.sharding().cuts;
@@ -56,6 +60,7 @@ inline void count_reshard(const TensorStorage& from, const Sharding& to, Here at
       [](const CollectiveInfo&) {});
   for (const CollectiveInfo& collective : path) scope->add(mesh.refined, collective);
 }
+#endif
 
 }  // namespace detail
 

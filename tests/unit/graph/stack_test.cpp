@@ -162,7 +162,7 @@ TEST(Stack, ReductionsInside) {
 
 struct Lookup {
   Float<2> table;
-  constexpr auto operator()(const auto& v, const auto& ids) const { return v * 0.5 + ts::gather(table, ids) * v; }
+  constexpr auto operator()(const auto& v, const auto& ids) const { return v * 0.5 + ts::embedding(table, ids) * v; }
 };
 TEST(Stack, IntegerArguments) {
   expect_written_out<Lookup, Float<2>, Int<1>>(w, {tensor({3, 4}, 3)}, {x, Array({2}, {2, 0})});
@@ -355,7 +355,7 @@ TEST(StackBodies, StructsTuplesAndPlainNumbers) {
 // What is carried may be an integer, a field of a model, or an expression of some.
 struct Next {
   Int<1> table;
-  constexpr auto operator()(const auto& ids) const { return ts::gather(table, ids); }
+  constexpr auto operator()(const auto& ids) const { return ts::embedding(table, ids); }
 };
 struct FromItsFields {
   Float<2> start;

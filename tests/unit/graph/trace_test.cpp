@@ -109,7 +109,7 @@ TEST(Gradient, CountsWhatAConstantCotangentReaches) {
   const auto f = [](const auto& x, const auto& bias, const auto& column, const auto& scale) {
     return ts::value_and_grad([](const auto& all) {
       const auto& [a, b, c, s] = all;
-      return ts::sum(a + b) + ts::mean((a - ts::unit<1>(c)) * 0.5) + ts::sum(ts::broadcast_like(s, a));
+      return ts::sum(a + b) + ts::mean((a - ts::unsqueeze<1>(c)) * 0.5) + ts::sum(ts::broadcast_like(s, a));
     })(std::tuple(x, bias, column, scale));
   };
   const Program program = trace<decltype(f), Float<2>, Float<1>, Float<1>, Float<0>>();

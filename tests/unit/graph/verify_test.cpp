@@ -60,7 +60,7 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
   expect_defect(Op::einsum, label(16, 9), "of an operand");
   expect_defect(Op::sum, label(0, 1 << 5), "dims of the operand");
   expect_defect(Op::max, label(1, 0), "kept");
-  expect_defect(Op::rearrange, label(0, 7), "parts lie");
+  expect_defect(Op::rearrange, label(0, 7), "the dims of a part");
   expect_defect(Op::rearrange, label(8, 0), "one place");
   expect_defect(Op::slice, label(0, 4), "dim is one");
   expect_defect(

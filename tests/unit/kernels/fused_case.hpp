@@ -74,19 +74,22 @@ inline std::vector<double> all_of(DType type, const Bytes& data) {
   return values;
 }
 
-inline double reduced(Op op, double a, double b) {
-  return op == Op::sum ? a + b : op == Op::max ? std::max(a, b) : std::min(a, b);
+inline double reduced(Reduction op, double a, double b) {
+  return op == Reduction::sum       ? a + b
+         : op == Reduction::product ? a * b
+         : op == Reduction::max     ? std::max(a, b)
+                                    : std::min(a, b);
 }
 
-inline double identity(Op op, DType type) {
-  if (op == Op::sum) return 0;
-  if (is_floating(type)) return op == Op::max ? -infinity : infinity;
+inline double identity(Reduction op, DType type) {
+  if (op == Reduction::sum || op == Reduction::product) return op == Reduction::product;
+  if (is_floating(type)) return op == Reduction::max ? -infinity : infinity;
   double result = 0;
   dispatch(
       type,
       [&]<class T>() {
         using Limits = std::numeric_limits<T>;
-        result = static_cast<double>(op == Op::max ? Limits::lowest() : Limits::max());
+        result = static_cast<double>(op == Reduction::max ? Limits::lowest() : Limits::max());
       },
       [] {});
   return result;
@@ -152,9 +155,9 @@ struct Case {
       for (int i = 0; i < fused.instr_count; ++i) {
         const Instr& instr = fused.instrs[i];
         if (instr.kind != InstrKind::reduce) continue;
-        double total = identity(instr.op, instr.dtype);
+        double total = identity(instr.reduction, instr.dtype);
         for (std::int64_t column = 0; column < inner; ++column)
-          total = reduced(instr.op, total, value(instr.a, row, column, reductions));
+          total = reduced(instr.reduction, total, value(instr.a, row, column, reductions));
         reductions[static_cast<std::size_t>(i)] = wrapped(instr.dtype, total);
       }
       for (int i = 0; i < fused.store_count; ++i) {
@@ -165,7 +168,7 @@ struct Case {
         for (std::int64_t column = 0; column < (once ? 1 : inner); ++column) {
           double& target = want[static_cast<std::size_t>(i)][static_cast<std::size_t>(place(view, row, column))];
           const double x = value(store.instr, row, column, reductions);
-          target = wrapped(store.dtype, store.kind == StoreKind::accumulate ? reduced(store.op, target, x) : x);
+          target = wrapped(store.dtype, store.kind == StoreKind::accumulate ? reduced(store.reduction, target, x) : x);
         }
       }
     }

@@ -20,8 +20,8 @@ constexpr Fused bias_gradient() {
   const int g = f.load(DType::f32), y = f.load(DType::f32);
   const int masked = f.op(Op::select, f.op(Op::greater, y, f.number()), g, f.op(Op::sub, g, g));
   f.store(masked);
-  f.accumulate(Op::sum, masked, false);
-  f.accumulate(Op::max, g, false);
+  f.accumulate(Reduction::sum, masked, false);
+  f.accumulate(Reduction::max, g, false);
   return f.fused;
 }
 
@@ -31,17 +31,17 @@ constexpr Fused causal_mask() {
   const int key = f.index(DType::i32, 1, true), query = f.index(DType::i32, 0, false);
   const int scores = f.op(Op::select, f.op(Op::less_equal, key, query), f.op(Op::mul, x, scale), lowest);
   f.store(scores);
-  f.store_row(f.reduce(Op::max, scores));
+  f.store_row(f.reduce(Reduction::max, scores));
   return f.fused;
 }
 
 constexpr Fused totals() {
   Builder f;
   const int x = f.load(DType::f32);
-  f.accumulate(Op::sum, x, true);
-  f.accumulate(Op::max, x, true);
-  f.accumulate(Op::min, f.op(Op::mul, x, x), true);
-  f.accumulate(Op::sum, f.number(), true);
+  f.accumulate(Reduction::sum, x, true);
+  f.accumulate(Reduction::max, x, true);
+  f.accumulate(Reduction::min, f.op(Op::mul, x, x), true);
+  f.accumulate(Reduction::sum, f.number(), true);
   return f.fused;
 }
 
@@ -54,8 +54,8 @@ constexpr Fused doubles() {
   const int chosen = f.op(Op::select, f.op(Op::less, x, y), f.op(Op::add, a, b), f.op(Op::mul, c, d));
   f.store(chosen);
   f.store(f.cast(DType::f32, f.op(Op::div, chosen, e)));
-  f.store_row(f.reduce(Op::sum, f.op(Op::exp, f.op(Op::neg, f.op(Op::abs, x)))));
-  f.accumulate(Op::sum, b, true);
+  f.store_row(f.reduce(Reduction::sum, f.op(Op::exp, f.op(Op::neg, f.op(Op::abs, x)))));
+  f.accumulate(Reduction::sum, b, true);
   return f.fused;
 }
 
@@ -70,9 +70,9 @@ constexpr Fused integers() {
   f.store(f.op(Op::greater_equal, y, wide));
   f.store(f.cast(DType::f32, f.op(Op::sign, z)));
   f.store(f.cast(DType::i32, f.op(Op::div, y, wide)));
-  f.accumulate(Op::sum, z, true);
-  f.accumulate(Op::max, x, false);
-  f.store_row(f.reduce(Op::min, y));
+  f.accumulate(Reduction::sum, z, true);
+  f.accumulate(Reduction::max, x, false);
+  f.store_row(f.reduce(Reduction::min, y));
   return f.fused;
 }
 
@@ -85,7 +85,7 @@ constexpr Fused narrow_integers() {
   f.store(f.cast(DType::f32, b));
   f.store(f.cast(DType::i8, f.cast(DType::f32, c)));
   f.store(f.op(Op::less, f.cast(DType::i16, b), c));
-  f.accumulate(Op::max, b, false);
+  f.accumulate(Reduction::max, b, false);
   return f.fused;
 }
 
@@ -99,9 +99,9 @@ constexpr Fused masks() {
   f.store(f.op(Op::select, p, x, f.op(Op::neg, x)));
   f.store(f.cast(DType::f64, s));
   f.store(f.cast(DType::bool_, x));
-  f.store_row(f.reduce(Op::sum, f.cast(DType::i32, s)));
-  f.accumulate(Op::max, s, true);
-  f.accumulate(Op::min, p, false);
+  f.store_row(f.reduce(Reduction::sum, f.cast(DType::i32, s)));
+  f.accumulate(Reduction::max, s, true);
+  f.accumulate(Reduction::min, p, false);
   return f.fused;
 }
 
@@ -110,12 +110,12 @@ constexpr Fused cross_entropy() {
   Builder f;
   const int x = f.load(DType::f32), label = f.load(DType::i64, false), zero = f.number(), scale = f.number();
   const int column = f.index(DType::i64, 2, true);
-  const int shifted = f.op(Op::sub, x, f.reduce(Op::max, x));
-  const int norm = f.op(Op::log, f.reduce(Op::sum, f.op(Op::exp, shifted)));
-  const int picked = f.reduce(Op::sum, f.op(Op::select, f.op(Op::equal, column, label), shifted, zero));
+  const int shifted = f.op(Op::sub, x, f.reduce(Reduction::max, x));
+  const int norm = f.op(Op::log, f.reduce(Reduction::sum, f.op(Op::exp, shifted)));
+  const int picked = f.reduce(Reduction::sum, f.op(Op::select, f.op(Op::equal, column, label), shifted, zero));
   const int loss = f.op(Op::mul, f.op(Op::sub, norm, picked), scale);
   f.store_row(loss);
-  f.accumulate(Op::sum, loss, false);
+  f.accumulate(Reduction::sum, loss, false);
   return f.fused;
 }
 
@@ -145,11 +145,11 @@ constexpr Fused floats() {
 constexpr Fused spread() {
   Builder f;
   const int x = f.load(DType::f32), y = f.load(DType::f32, false);
-  const int mean = f.reduce(Op::sum, f.op(Op::mul, x, y));
+  const int mean = f.reduce(Reduction::sum, f.op(Op::mul, x, y));
   f.store(mean);
   f.store(y);
-  f.accumulate(Op::sum, mean, true);
-  f.accumulate(Op::sum, y, false);
+  f.accumulate(Reduction::sum, mean, true);
+  f.accumulate(Reduction::sum, y, false);
   return f.fused;
 }
 

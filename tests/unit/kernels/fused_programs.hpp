@@ -33,15 +33,20 @@ struct Builder {
     return compute(op, compares ? DType::bool_ : fused.instrs[op == Op::select ? b : a].dtype, a, b, c);
   }
   constexpr int cast(DType dtype, int a) { return compute(Op::cast, dtype, a, 0, 0); }
-  constexpr int reduce(Op op, int a) {
+  constexpr int reduce(Reduction reduction, int a) {
     const int phase = fused.instrs[a].phase + 1;
     if (phase > fused.phases) fused.phases = narrow(phase);
-    return add({InstrKind::reduce, op, fused.instrs[a].dtype, Level::row, narrow(phase), narrow(a)});
+    return add({InstrKind::reduce, Op::constant, fused.instrs[a].dtype, Level::row, narrow(phase), narrow(a), 0, 0,
+                reduction});
   }
-  constexpr void store(int value) { leave({StoreKind::element, Op::sum, false, narrow(value), dtype_of(value)}); }
-  constexpr void store_row(int value) { leave({StoreKind::row, Op::sum, false, narrow(value), dtype_of(value)}); }
-  constexpr void accumulate(Op op, int value, bool along_row) {
-    leave({StoreKind::accumulate, op, along_row, narrow(value), dtype_of(value)});
+  constexpr void store(int value) {
+    leave({StoreKind::element, Reduction::sum, false, narrow(value), dtype_of(value)});
+  }
+  constexpr void store_row(int value) {
+    leave({StoreKind::row, Reduction::sum, false, narrow(value), dtype_of(value)});
+  }
+  constexpr void accumulate(Reduction reduction, int value, bool along_row) {
+    leave({StoreKind::accumulate, reduction, along_row, narrow(value), dtype_of(value)});
   }
 
  private:
@@ -82,8 +87,8 @@ constexpr Fused chain() {
 constexpr Fused softmax() {
   Builder f;
   const int x = f.load(DType::f32);
-  const int e = f.op(Op::exp, f.op(Op::sub, x, f.reduce(Op::max, x)));
-  f.store(f.op(Op::div, e, f.reduce(Op::sum, e)));
+  const int e = f.op(Op::exp, f.op(Op::sub, x, f.reduce(Reduction::max, x)));
+  f.store(f.op(Op::div, e, f.reduce(Reduction::sum, e)));
   return f.fused;
 }
 
@@ -92,9 +97,9 @@ constexpr Fused layer_norm() {
   Builder f;
   const int scale = f.number(), epsilon = f.number();
   const int x = f.load(DType::f32), gamma = f.load(DType::f32), beta = f.load(DType::f32);
-  const int mean = f.op(Op::mul, f.reduce(Op::sum, x), scale);
+  const int mean = f.op(Op::mul, f.reduce(Reduction::sum, x), scale);
   const int d = f.op(Op::sub, x, mean);
-  const int variance = f.op(Op::mul, f.reduce(Op::sum, f.op(Op::mul, d, d)), scale);
+  const int variance = f.op(Op::mul, f.reduce(Reduction::sum, f.op(Op::mul, d, d)), scale);
   const int inverse = f.op(Op::rsqrt, f.op(Op::add, variance, epsilon));
   f.store(f.op(Op::add, f.op(Op::mul, f.op(Op::mul, d, inverse), gamma), beta));
   f.store_row(mean);

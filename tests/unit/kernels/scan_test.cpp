@@ -32,8 +32,9 @@ template <class T> void expect_scans(std::int64_t n) {
             scan.from_step = -scan.from_step, scan.to_step = -scan.to_step;
           }
           std::vector<T> to(from.size(), T{77}), totals(from.size(), T{77});
-          k::scan_lines<T>(scan, from.data() + from_at, to.data() + to_at, start.data(), exclusive);
-          k::sum_lines<T>(scan, from.data() + from_at, totals.data());
+          k::scan_lines<tessera::monoids::Sum, T>(scan, from.data() + from_at, to.data() + to_at, start.data(),
+                                                  exclusive);
+          k::combine_lines<tessera::monoids::Sum, T>(scan, from.data() + from_at, totals.data());
           std::size_t line = 0;
           for (std::int64_t a = 0; a < lines[0]; ++a)
             for (std::int64_t b = 0; b < lines[1]; ++b)
@@ -70,8 +71,8 @@ TEST(Scan, LongLinesKeepTheirPrecision) {
   const std::vector<float> from(count, 0.1f);
   std::vector<float> to(count), total(1);
   const k::ScanShape line{{1}, {1}, {1}, {1}, count, 1, 1};
-  k::scan_lines<float>(line, from.data(), to.data(), nullptr, false);
-  k::sum_lines<float>(line, from.data(), total.data());
+  k::scan_lines<tessera::monoids::Sum, float>(line, from.data(), to.data(), nullptr, false);
+  k::combine_lines<tessera::monoids::Sum, float>(line, from.data(), total.data());
   for (std::int64_t i = 0; i < count; i += 997) {
     const double exact = static_cast<double>(i + 1) * static_cast<double>(0.1f);
     ASSERT_NEAR(to[static_cast<std::size_t>(i)] / exact, 1, 1e-6) << i;
@@ -81,16 +82,17 @@ TEST(Scan, LongLinesKeepTheirPrecision) {
 
 TEST(Scan, Nothing) {
   float number = 3;
-  k::scan_lines<float>({{0, 1}, {1, 1}, {1, 1}, {1, 1}, 4, 1, 1}, &number, &number, nullptr, false);
+  k::scan_lines<tessera::monoids::Sum, float>({{0, 1}, {1, 1}, {1, 1}, {1, 1}, 4, 1, 1}, &number, &number, nullptr,
+                                              false);
   EXPECT_EQ(number, 3);
-  k::sum_lines<float>({{1, 1}, {1, 1}, {1, 1}, {1, 1}, 0, 1, 1}, nullptr, &number);
+  k::combine_lines<tessera::monoids::Sum, float>({{1, 1}, {1, 1}, {1, 1}, {1, 1}, 0, 1, 1}, nullptr, &number);
   EXPECT_EQ(number, 0);
   // Lines of nothing, which lie nowhere.
   float totals[]{1, 2, 3};
   const k::ScanShape none{{3}, {1}, {1}, {1}, 0, 3, 3};
-  k::sum_lines<float>(none, nullptr, totals);
+  k::combine_lines<tessera::monoids::Sum, float>(none, nullptr, totals);
   EXPECT_EQ(totals[0] + totals[1] + totals[2], 0);
-  k::scan_lines<float>(none, nullptr, nullptr, totals, true);
+  k::scan_lines<tessera::monoids::Sum, float>(none, nullptr, nullptr, totals, true);
 }
 
 }  // namespace

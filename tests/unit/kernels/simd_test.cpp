@@ -91,18 +91,18 @@ TYPED_TEST(Memory, Reduces) {
     smallest = std::fmin(smallest, static_cast<double>(all[i]));
   }
   if (std::is_same_v<T, bool>) sum = sum != 0;
-  EXPECT_EQ(static_cast<double>(reduce_lanes<Op::sum>(load(all))), sum);
-  EXPECT_EQ(static_cast<double>(reduce_lanes<Op::max>(load(all))), largest);
-  EXPECT_EQ(static_cast<double>(reduce_lanes<Op::min>(load(all))), smallest);
+  EXPECT_EQ(static_cast<double>(reduce_lanes<monoids::Sum>(load(all))), sum);
+  EXPECT_EQ(static_cast<double>(reduce_lanes<monoids::Max>(load(all))), largest);
+  EXPECT_EQ(static_cast<double>(reduce_lanes<monoids::Min>(load(all))), smallest);
 }
 
 TEST(Simd, ReductionsPropagateNan) {
   for (int at = 0; at < width; ++at) {
     float all[width];
     for (int i = 0; i < width; ++i) all[i] = i == at ? NAN : static_cast<float>(i);
-    EXPECT_TRUE(std::isnan(reduce_lanes<Op::max>(load(all))));
-    EXPECT_TRUE(std::isnan(reduce_lanes<Op::min>(load(all))));
-    EXPECT_TRUE(std::isnan(reduce_lanes<Op::sum>(load(all))));
+    EXPECT_TRUE(std::isnan(reduce_lanes<monoids::Max>(load(all))));
+    EXPECT_TRUE(std::isnan(reduce_lanes<monoids::Min>(load(all))));
+    EXPECT_TRUE(std::isnan(reduce_lanes<monoids::Sum>(load(all))));
   }
 }
 

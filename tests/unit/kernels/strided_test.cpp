@@ -130,15 +130,15 @@ template <class T> void check_reductions() {
       for (T& value : data.back()) value = static_cast<T>(random() % 100);
     }
     for (std::size_t s = 0; s < count; ++s) sources.push_back({data[s].data() + boxes[s].first, boxes[s].strides});
-    for (const Op op : {Op::sum, Op::max, Op::min}) {
+    for (const Reduction op : {Reduction::sum, Reduction::max, Reduction::min}) {
       std::vector<T> dst(to.size, T(50));
       std::vector<T> expected = dst;
       for_each_index(extents, [&](const Shape& i) {
         T result = data[0][boxes[0].at(i)];
         const auto add = [&](T value) {
-          result = op == Op::sum   ? static_cast<T>(result + value)
-                   : op == Op::max ? std::max(result, value)
-                                   : std::min(result, value);
+          result = op == Reduction::sum   ? static_cast<T>(result + value)
+                   : op == Reduction::max ? std::max(result, value)
+                                          : std::min(result, value);
         };
         for (std::size_t s = 1; s < count; ++s) add(data[s][boxes[s].at(i)]);
         if (accumulate) add(expected[to.at(i)]);
@@ -174,10 +174,10 @@ TEST(Strided, SumsFromLeftToRight) {
   for (std::size_t s = 1; s < 5; ++s)
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += data[s][i];
   std::vector<float> dst(n);
-  strided_reduce(Op::sum, dst.data(), {1}, sources, {n});
+  strided_reduce(Reduction::sum, dst.data(), {1}, sources, {n});
   EXPECT_EQ(dst, expected);
   // In place of the fourth source.
-  strided_reduce(Op::sum, data[3].data(), {1}, sources, {n});
+  strided_reduce(Reduction::sum, data[3].data(), {1}, sources, {n});
   EXPECT_EQ(data[3], expected);
 }
 
@@ -188,7 +188,7 @@ TEST(Strided, SumsOfManySources) {
   for (const std::int64_t step : {1, 2}) {
     std::vector<float> dst(2 * n, 0.f);
     const std::vector<StridedSource> sources(parts, {values.data(), {step}});
-    strided_reduce(Op::sum, dst.data(), {step}, sources, {n});
+    strided_reduce(Reduction::sum, dst.data(), {step}, sources, {n});
     for (std::int64_t i = 0; i < n; ++i)
       EXPECT_NEAR(dst[static_cast<std::size_t>(i * step)] / (parts * static_cast<double>(0.1f)), 1, 2e-6);
   }
@@ -201,7 +201,7 @@ template <class T> void check_long_rows() {
                        parts = 1 + random() % (round % 8 == 0 ? 70 : 9);
     const std::int64_t at = random() % 20;
     const bool accumulate = random() % 2 == 0, past_caches = random() % 2 == 0;
-    const Op op = std::array{Op::sum, Op::max, Op::min}[random() % 3];
+    const Reduction op = std::array{Reduction::sum, Reduction::max, Reduction::min}[random() % 3];
     std::vector<std::vector<T>> data;
     std::vector<StridedSource> sources;
     std::vector<T> dst(static_cast<std::size_t>(count + at + 9), T(3));
@@ -218,7 +218,7 @@ template <class T> void check_long_rows() {
         return static_cast<const T*>(sources[static_cast<std::size_t>(s)].data)[i];
       };
       const auto combined = [&](T x, T y) {
-        return op == Op::sum ? x + y : op == Op::max ? std::max(x, y) : std::min(x, y);
+        return op == Reduction::sum ? x + y : op == Reduction::max ? std::max(x, y) : std::min(x, y);
       };
       // Runs of 32 sources, whose results are combined.
       const T before = to;
@@ -262,23 +262,23 @@ TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
   const std::vector<float> a = {nan, 1, 3}, b = {2, nan, 4};
   const std::vector<StridedSource> sources = {{a.data(), {1}}, {b.data(), {1}}};
   std::vector<float> dst(3);
-  for (const Op op : {Op::max, Op::min}) {
+  for (const Reduction op : {Reduction::max, Reduction::min}) {
     strided_reduce(op, dst.data(), {1}, sources, {3});
     EXPECT_TRUE(std::isnan(dst[0]));
     EXPECT_TRUE(std::isnan(dst[1]));
-    EXPECT_EQ(dst[2], op == Op::max ? 4.0f : 3.0f);
+    EXPECT_EQ(dst[2], op == Reduction::max ? 4.0f : 3.0f);
   }
   const std::vector<float> long_a(100, nan), long_b(100, 1);
   std::vector<float> all(100);
   for (const auto& [x, y] : {std::pair(&long_a, &long_b), std::pair(&long_b, &long_a)})
-    for (const Op op : {Op::max, Op::min}) {
+    for (const Reduction op : {Reduction::max, Reduction::min}) {
       strided_reduce(op, all.data(), {1}, std::vector<StridedSource>{{x->data(), {1}}, {y->data(), {1}}}, {100});
       for (const float value : all) ASSERT_TRUE(std::isnan(value));
     }
   const std::int32_t big = std::numeric_limits<std::int32_t>::max(), one = 1;
   const std::vector<StridedSource> integers = {{&big, {}}, {&one, {}}};
   std::int32_t sum = 0;
-  strided_reduce(Op::sum, &sum, {}, integers, {});
+  strided_reduce(Reduction::sum, &sum, {}, integers, {});
   EXPECT_EQ(sum, std::numeric_limits<std::int32_t>::min());
 }
 
@@ -287,9 +287,9 @@ TEST(Strided, SumsOfBf16AreRoundedOnce) {
   constexpr std::int64_t count = 700, parts = 8;
   std::vector<bf16> ones(count, bf16(1)), out(count, bf16(256));
   const std::vector<StridedSource> sources(parts, {ones.data(), {1}});
-  strided_reduce(DType::bf16, Op::sum, out.data(), {1}, sources, {count}, true);
+  strided_reduce(DType::bf16, Reduction::sum, out.data(), {1}, sources, {count}, true);
   for (const bf16 value : out) ASSERT_EQ(static_cast<float>(value), 264);
-  strided_reduce(DType::bf16, Op::max, out.data(), {1}, sources, {count}, true);
+  strided_reduce(DType::bf16, Reduction::max, out.data(), {1}, sources, {count}, true);
   EXPECT_EQ(static_cast<float>(out[count - 1]), 264);
 }
 
@@ -297,12 +297,12 @@ TEST(Strided, WhatCannotBeReducedIsAnError) {
   const std::uint8_t bits[2] = {1, 0};
   std::uint8_t out[2] = {};
   const std::vector<StridedSource> sources = {{bits, {1}}};
-  strided_reduce(DType::bool_, Op::max, out, {1}, sources, {2});
+  strided_reduce(DType::bool_, Reduction::max, out, {1}, sources, {2});
   EXPECT_EQ(out[0], 1);
-  EXPECT_THROW(strided_reduce(DType::bool_, Op::sum, out, {1}, sources, {2}), error);
-  EXPECT_THROW(strided_reduce(DType::f16, Op::sum, out, {1}, sources, {1}), error);
-  EXPECT_THROW(strided_reduce(DType::u8, Op::add, out, {1}, sources, {1}), error);
-  EXPECT_THROW(strided_reduce(DType::u8, Op::sum, out, {1}, {}, {1}), error);
+  EXPECT_THROW(strided_reduce(DType::bool_, Reduction::sum, out, {1}, sources, {2}), error);
+  EXPECT_THROW(strided_reduce(DType::f16, Reduction::sum, out, {1}, sources, {1}), error);
+  EXPECT_THROW(strided_reduce(DType::u8, Reduction::bit_or, out, {1}, sources, {1}), error);
+  EXPECT_THROW(strided_reduce(DType::u8, Reduction::sum, out, {1}, {}, {1}), error);
   EXPECT_THROW(strided_copy(out, {1}, bits, {1}, {1}, 3), error);
 }
 

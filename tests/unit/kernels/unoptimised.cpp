@@ -22,7 +22,7 @@ template <class T> void store_all(T* to, const T* from) {
     store(to, wrap<T>(apply<Op::pow>(x, apply<Op::relu>(y))));
     store(to, convert<L>(convert<std::int64_t>(convert<double>(x))));
     store(to, convert<L>(convert<std::int32_t>(convert<bool>(x))));
-    *to = static_cast<T>(reduce_lanes<Op::sum>(x) + reduce_lanes<Op::max>(y));
+    *to = static_cast<T>(reduce_lanes<monoids::Sum>(x) + reduce_lanes<monoids::Max>(y));
   }
   if constexpr (std::is_floating_point_v<L>) {
     store(to, apply<Op::gelu>(apply<Op::silu>(apply<Op::tanh>(apply<Op::sigmoid>(x)))));

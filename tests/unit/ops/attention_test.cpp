@@ -111,11 +111,11 @@ TEST(Attention, Prints) {
 }
 
 TEST(Attention, DimsOfStaticExtentOneMustMeetAlike) {
-  const auto meets = [](const auto& q, const auto& k) { return ts::attention(ts::unit<0>(q), k, k); };
+  const auto meets = [](const auto& q, const auto& k) { return ts::attention(ts::unsqueeze<0>(q), k, k); };
   using F = std::decay_t<decltype(meets)>;
   EXPECT_THROW((trace<F, Float<3>, Float<4>>()), ts::error);
   const auto alike = [](const auto& q) {
-    const auto x = ts::unit<0>(q);
+    const auto x = ts::unsqueeze<0>(q);
     return ts::causal_attention(x, x, x);
   };
   check_gradient<Float<3>>(alike, {random_array({3, 2, 2}, 1)}, first_order);

@@ -33,6 +33,25 @@ Array convolved(const Array& a, const Array& b, const ts::Conv<2>& c) {
   return y;
 }
 
+/// As convolved: each element of `a` adds its multiple of the weights [taps, in-features, out-features of a group].
+Array transposed(const Array& a, const Array& b, const ts::ConvTranspose<2>& c) {
+  const auto extent = [&](std::size_t d) {
+    return (a.shape[1 + d] - 1) * c.strides[d] - 2 * c.padding[d] + c.dilation[d] * (b.shape[d] - 1) +
+           c.output_padding[d] + 1;
+  };
+  const std::int64_t of_group = b.shape[2] / c.groups, outs = b.shape[3];
+  Array y({a.shape[0], extent(0), extent(1), outs * c.groups});
+  for_each_index(a.shape, [&](const Shape& i) {
+    for_each_index({b.shape[0], b.shape[1], outs}, [&](const Shape& k) {
+      const std::int64_t row = i[1] * c.strides[0] + k[0] * c.dilation[0] - c.padding[0];
+      const std::int64_t column = i[2] * c.strides[1] + k[1] * c.dilation[1] - c.padding[1];
+      if (row < 0 || row >= y.shape[1] || column < 0 || column >= y.shape[2]) return;
+      y.at({i[0], row, column, i[3] / of_group * outs + k[2]}) += a.at(i) * b.at({k[0], k[1], i[3], k[2]});
+    });
+  });
+  return y;
+}
+
 void expect_close(const Array& got, const Array& want) {
   ASSERT_EQ(got.shape, want.shape);
   for (std::size_t i = 0; i < got.data.size(); ++i) EXPECT_NEAR(got.data[i], want.data[i], 1e-12) << i;
@@ -45,6 +64,64 @@ TEST(Convolution, Definition) {
   static constexpr ts::Conv<2> grouped{.strides = {1, 3}, .groups = 2};
   expect_close(apply([](const auto& a, const auto& b) { return ts::conv2d(a, b, grouped); }, x, v),
                convolved(x, v, grouped));
+}
+
+TEST(ConvTranspose, Definition) {
+  expect_close(apply([](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b); }, x, w),
+               transposed(x, w, {}));
+  static constexpr ts::ConvTranspose<2> wide{
+      .strides = {3, 1}, .padding = {1, 3}, .output_padding = {2, 1}, .dilation = {2, 3}};
+  expect_close(apply([](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, wide); }, x, w),
+               transposed(x, w, wide));
+  static constexpr ts::ConvTranspose<2> grouped{.strides = {2, 2}, .groups = 2};
+  expect_close(apply([](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, grouped); }, x, w),
+               transposed(x, w, grouped));
+}
+
+// <conv(x, w), g> = <x, conv_transpose(g, w with its features exchanged)>, for each x, is what makes it the transpose.
+TEST(ConvTranspose, IsTheGradientOfTheConvolution) {
+  static constexpr auto gradient = [](const auto& a, const auto& b, const auto& g) {
+    const auto product = [&](const auto& v) {
+      return ts::sum(ts::conv2d(v, b, {.strides = {2, 3}, .padding = {1, 0}, .dilation = {1, 2}}) * g);
+    };
+    return ts::grad(product)(a);
+  };
+  static constexpr auto direct = [](const auto& b, const auto& g) {
+    // windows end at the last row and two columns before the last
+    return ts::conv_transpose2d(g, ts::transpose<0, 1, 3, 2>(b),
+                                {.strides = {2, 3}, .padding = {1, 0}, .output_padding = {0, 1}, .dilation = {1, 2}});
+  };
+  const Array g = random_array({2, 3, 2, 6}, 9);  // of x [2, 5, 7, 4]: (5 + 2 - 3) / 2 + 1 and (7 - 3) / 3 + 1
+  using F4 = Float<4>;
+  const Array want = run(trace<decltype(gradient), F4, F4, F4>().view(), {x, w, g}).at(0);
+  expect_close(run(trace<decltype(direct), F4, F4>().view(), {w, g}).at(0), want);
+}
+
+TEST(ConvTranspose, OneDim) {
+  const Array a = random_array({2, 5, 4}, 4), b = random_array({3, 4, 5}, 5);
+  const auto f = [](const auto& signal, const auto& taps) {
+    return ts::conv_transpose1d(signal, taps, {.strides = {2}, .padding = {1}});
+  };
+  const Array got = run(trace<decltype(f), Float<3>, Float<3>>().view(), {a, b}).at(0);
+  Array tall = a, flat = b;
+  tall.shape = {2, 5, 1, 4};
+  flat.shape = {3, 1, 4, 5};
+  Array want = transposed(tall, flat, {.strides = {2, 1}, .padding = {1, 0}});
+  want.shape = {2, 9, 5};
+  expect_close(got, want);
+}
+
+TEST(ConvTranspose, Gradients) {
+  const Array small = random_array({1, 3, 2, 2}, 6), taps = random_array({2, 2, 2, 3}, 7);
+  check_gradient<Float<4>, Float<4>>([](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b); },
+                                     {small, taps});
+  // Longer at the end than a stride: rows that no window reaches, and that a convolution would make windows of.
+  check_gradient<Float<4>, Float<4>>(
+      [](const auto& a, const auto& b) {
+        return ts::conv_transpose2d(
+            a, b, {.strides = {2, 1}, .padding = {1, 0}, .output_padding = {1, 2}, .dilation = {1, 3}, .groups = 2});
+      },
+      {small, taps});
 }
 
 TEST(Convolution, Gradients) {
@@ -86,6 +163,31 @@ TEST(Convolution, Mistakes) {
                              "[conv] a size, a stride or a dilation is below one", "convolution_test.cpp:");
   const auto split = [](const auto& a, const auto& b) { return ts::conv2d(a, b, {.groups = 3}); };
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(split, {{1, 5, 3, 4}, {3, 2, 1, 6}}), " does not divide",
+                             "convolution_test.cpp:");
+}
+
+TEST(ConvTranspose, Mistakes) {
+  const auto infer = []<class F>(const F&, std::vector<ts::Shape> arguments) {
+    return [arguments] { ts::infer_shapes(trace<F, Float<4>, Float<4>>().view(), arguments.data(), nullptr); };
+  };
+  const auto plain = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b); };
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, infer(plain, {{1, 5, 3, 4}, {3, 2, 3, 6}}),
+      "[einsum] dims that share a label differ in abch,efhi->abecfi: f32[1,5,3,4] x f32[3,2,3,6]",
+      "convolution_test.cpp:");
+  const auto stands = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, {.strides = {0, 1}}); };
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(stands, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
+                             "[conv_transpose] a stride or a dilation is below one", "convolution_test.cpp:");
+  const auto split = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, {.groups = 3}); };
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(split, {{1, 5, 3, 4}, {3, 2, 4, 6}}), " does not divide",
+                             "convolution_test.cpp:");
+  const auto nothing = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, {.padding = {4, 0}}); };
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(nothing, {{1, 5, 3, 4}, {3, 2, 4, 6}}), "slice",
+                             "convolution_test.cpp:");
+  const auto shorter = [](const auto& a, const auto& b) {
+    return ts::conv_transpose2d(a, b, {.output_padding = {-1, 0}});
+  };
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(shorter, {{1, 5, 3, 4}, {3, 2, 4, 6}}), "pad",
                              "convolution_test.cpp:");
 }
 

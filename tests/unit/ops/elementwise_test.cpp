@@ -67,10 +67,11 @@ TEST(Elementwise, GradientsSumOverWhatBroadcastingRepeats) {
   check_gradient<M, Float<1>>([](const auto& x, const auto& b) { return x * b + b; }, {any(), random_array({3}, 5)});
   check_gradient<M, Float<0>>([](const auto& x, const auto& s) { return s * x / (s + 3.0); },
                               {any(), random_array({}, 5)});
-  check_gradient<M, Float<1>>([](const auto& x, const auto& r) { return ts::tanh(x) * ts::unit<1>(r); },
+  check_gradient<M, Float<1>>([](const auto& x, const auto& r) { return ts::tanh(x) * ts::unsqueeze<1>(r); },
                               {any(), random_array({2}, 5)});
-  check_gradient<Float<1>, Float<1>>([](const auto& a, const auto& b) { return ts::unit<1>(a) * ts::unit<0>(b); },
-                                     {random_array({4}, 6), random_array({3}, 7)});
+  check_gradient<Float<1>, Float<1>>(
+      [](const auto& a, const auto& b) { return ts::unsqueeze<1>(a) * ts::unsqueeze<0>(b); },
+      {random_array({4}, 6), random_array({3}, 7)});
 }
 
 /// Gradients of the sum of f(x, y), elementwise.

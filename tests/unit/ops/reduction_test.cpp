@@ -51,6 +51,34 @@ TEST(Reduction, EqualExtremesShareTheGradient) {
   EXPECT_EQ(out[1].data, (std::vector<double>{0, 0.5, 0.5, 1, 1, 1}));
 }
 
+TEST(Reduction, Prod) {
+  EXPECT_EQ(result([](const auto& v) { return ts::prod<-1, 0>(v); }).shape, (Shape{3}));
+  EXPECT_EQ(result([](const auto& v) { return ts::prod<1>(v, ts::keepdims); }).shape, (Shape{2, 1, 4}));
+  double product = 1;
+  for (double v : x.data) product *= v;
+  EXPECT_NEAR(result([](const auto& v) { return ts::prod(v); }).data[0] / product, 1, 1e-12);
+  const auto check = [](auto f) { check_gradient<Float<3>>(f, {x}, second_order); };
+  check([](const auto& v) { return ts::prod(v); });
+  check([](const auto& v) { return ts::prod<1>(v * v) * 2; });
+  check([](const auto& v) { return ts::prod<0, 2>(v, ts::keepdims) * v; });
+}
+
+// No zero, one, several and all in a group: a product is linear in each factor, so that differences are exact.
+TEST(Reduction, GradientOfAProductWithZeros) {
+  const auto rows = [](const auto& v) { return ts::prod<1>(v); };
+  const auto columns = [](const auto& v) { return ts::prod<0>(v, ts::keepdims) * v; };
+  const auto all = [](const auto& v) { return ts::prod(v); };
+  const Array zeros({4, 3}, {2, -3, 4, 5, 0, -7, 0, 3, 0, 0, 0, 0});
+  check_gradient<Float<2>>(rows, {zeros}, first_order);
+  check_gradient<Float<2>>(columns, {zeros}, first_order);
+  check_gradient<Float<2>>(all, {zeros}, first_order);
+  check_gradient<Float<2>>(all, {Array({2, 2}, {2, 0, 3, -5})}, first_order);
+  // As torch.prod(x, 1).sum().backward() gives it.
+  const Program program = trace<FirstGradient<decltype(rows)>, std::tuple<Float<2>>, Float<1>>();
+  const auto out = run(program.view(), {zeros, Array({4}, {1, 1, 1, 1})});
+  EXPECT_EQ(out[1].data, (std::vector<double>{-12, 8, -6, 0, -35, 0, 0, 0, 0, 0, 0, 0}));
+}
+
 // The cotangent of a full sum has one element: it must not be spread before it is needed.
 TEST(Reduction, GradientOfASumIsNotMaterialised) {
   const auto f = [](const auto& v) { return ts::value_and_grad([](const auto& w) { return ts::sum(w * w); })(v); };

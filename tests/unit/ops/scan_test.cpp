@@ -37,6 +37,44 @@ TEST(Scan, Cumsum) {
   check_gradient<Float<2>>(after, {x});
 }
 
+TEST(Scan, Cumprod) {
+  const auto plain = [](const auto& v) { return ts::cumprod<-1>(v); };
+  const auto before = [](const auto& v) { return ts::cumprod<0, ts::Scan{.exclusive = true}>(v); };
+  const auto after = [](const auto& v) { return ts::cumprod<1, ts::Scan{.reverse = true, .exclusive = true}>(v); };
+  const Array products = apply<Float<2>>(plain, {x}), tops = apply<Float<2>>(before, {x}),
+              rest = apply<Float<2>>(after, {x});
+  for (std::int64_t i = 0; i < 3; ++i) {
+    double product = 1, left = 1;
+    for (std::int64_t j = 0; j < 5; ++j) {
+      product *= x.at({i, j});
+      EXPECT_DOUBLE_EQ(products.at({i, j}), product);
+      EXPECT_DOUBLE_EQ(rest.at({i, 4 - j}), left);
+      left *= x.at({i, 4 - j});
+    }
+  }
+  EXPECT_EQ(tops.at({0, 3}), 1);
+  EXPECT_EQ(tops.at({2, 3}), x.at({0, 3}) * x.at({1, 3}));
+  check_gradient<Float<2>>(plain, {x});
+  check_gradient<Float<2>>(before, {x});
+  check_gradient<Float<2>>(after, {x});
+}
+
+// No zero, one in each place, and several: products are linear in each factor, so that differences are exact.
+TEST(Scan, GradientOfCumprodWithZeros) {
+  const Array zeros({6, 4}, {2, -3, 4, 5, 0, 2, -7, 3, 2, 0, 5, 3, 3, 2, 4, 0, 2, 0, 3, 0, 0, 0, 0, 0});
+  const auto check = [&](auto f) { check_gradient<Float<2>>(f, {zeros}, first_order); };
+  check([](const auto& v) { return ts::cumprod<1>(v); });
+  check([](const auto& v) { return ts::cumprod<0>(v); });
+  check([](const auto& v) { return ts::cumprod<1, ts::Scan{.reverse = true}>(v); });
+  check([](const auto& v) { return ts::cumprod<1, ts::Scan{.exclusive = true}>(v); });
+  check([](const auto& v) { return ts::cumprod<0, ts::Scan{.reverse = true, .exclusive = true}>(v); });
+  // As torch.cumprod(x, 1).sum().backward() gives it.
+  const auto rows = [](const auto& v) { return ts::cumprod<1>(v); };
+  const Program program = trace<FirstGradient<decltype(rows)>, std::tuple<Float<2>>, Float<2>>();
+  const auto out = run(program.view(), {Array({2, 4}, {2, 0, 5, 3, 2, 0, 3, 0}), Array({2, 4}, 1)});
+  EXPECT_EQ(out[1].data, (std::vector<double>{1, 42, 0, 0, 1, 8, 0, 0}));
+}
+
 TEST(Scan, Text) {
   const auto f = [](const auto& v) { return ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(v); };
   const Program program = trace<decltype(f), Float<2>>();

@@ -3,6 +3,7 @@
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
 
+#include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
@@ -12,6 +13,12 @@ using namespace oracle;
 namespace {
 
 const Array x = random_array({3, 5}, 1);
+const Array places = [] {
+  Array made({3, 4});
+  for (std::size_t i = 0; i < made.data.size(); ++i) made.data[i] = static_cast<double>(i * i % 5);
+  return made;
+}();
+using Int2 = ts::ShardedTensor<std::int32_t, 2>;
 
 template <class... Args, class F> std::vector<Array> apply(F, const std::vector<Array>& arguments) {
   return run(trace<F, Args...>().view(), arguments);
@@ -50,13 +57,45 @@ TEST(Sort, Gradients) {
   check_gradient<Float<2>>([](const auto& v) { return ts::sort<0>(v) * ts::sort<1, ts::Order::descending>(v); }, {x});
   check_gradient<Float<2>>([](const auto& v) { return ts::topk<-1>(v * v, 3).values; }, {x});
   // What is taken twice is added to twice.
-  const Array indices = [] {
-    Array made({3, 4});
-    for (std::size_t i = 0; i < made.data.size(); ++i) made.data[i] = static_cast<double>(i * i % 5);
-    return made;
-  }();
-  const auto taken = [](const auto& v, const auto& i) { return ts::take_along<1>(v * v, i); };
-  check_gradient<Float<2>, ts::ShardedTensor<std::int32_t, 2>>(taken, {x, indices});
+  const auto taken = [](const auto& v, const auto& i) { return ts::gather<1>(v * v, i); };
+  check_gradient<Float<2>, Int2>(taken, {x, places});
+}
+
+TEST(ScatterAdd, Values) {
+  const Array source = random_array({3, 4}, 2);
+  const auto f = [](const auto& v, const auto& i, const auto& s) { return ts::scatter_add<1>(v, i, s); };
+  Array want = x;
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t k = 0; k < 4; ++k)
+      want.at({i, static_cast<std::int64_t>(places.at({i, k}))}) += source.at({i, k});
+  const Array got = apply<Float<2>, Int2, Float<2>>(f, {x, places, source}).at(0);
+  ASSERT_EQ(got.shape, want.shape);
+  for (std::size_t i = 0; i < got.data.size(); ++i) EXPECT_NEAR(got.data[i], want.data[i], 1e-15) << i;
+  // Negative dims count from the end; what is gathered and added again is there twice.
+  const auto twice = [](const auto& v, const auto& i) { return ts::scatter_add<-1>(v, i, ts::gather<-1>(v, i)); };
+  Array once({3, 3});
+  for (std::size_t i = 0; i < once.data.size(); ++i) once.data[i] = static_cast<double>(i % 3 + 1);  // each index once
+  const Array doubled = apply<Float<2>, Int2>(twice, {x, once}).at(0);
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 5; ++j)
+      EXPECT_EQ(doubled.at({i, j}), (j >= 1 && j <= 3 ? 2 : 1) * x.at({i, j})) << i << ' ' << j;
+}
+
+TEST(ScatterAdd, Gradients) {
+  const auto f = [](const auto& v, const auto& i, const auto& s) { return ts::scatter_add<1>(v * v, i, s * s); };
+  check_gradient<Float<2>, Int2, Float<2>>(f, {x, places, random_array({3, 4}, 2)});
+}
+
+TEST(ScatterAdd, Mistakes) {
+  const auto f = [](const auto& v, const auto& i, const auto& s) { return ts::scatter_add<1>(v, i, s); };
+  const Program program = trace<decltype(f), Float<2>, Int2, Float<2>>();
+  const auto infer = [&](std::vector<ts::Shape> arguments) {
+    return [&program, arguments] { ts::infer_shapes(program.view(), arguments.data(), nullptr); };
+  };
+  EXPECT_NO_THROW(infer({{3, 5}, {3, 4}, {3, 4}})());
+  const std::string rule = "[scatter_add] source and indices have one shape, and the dims of the result";
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer({{3, 5}, {3, 4}, {3, 3}}), rule, "sort_test.cpp:");
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer({{3, 5}, {2, 4}, {2, 4}}), rule, "sort_test.cpp:");
 }
 
 TEST(Sort, Mistakes) {
@@ -70,11 +109,11 @@ TEST(Sort, Mistakes) {
   const Program program = trace<decltype(best), Float<2>, ts::Dim>();
   EXPECT_NO_THROW(infer(program, {{3, 6}, {}})());
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(program, {{3, 5}, {}}),
-                             "[topk] more elements are asked for than the dim has: f32[3,5], 6 at ", "sort_test.cpp:");
-  const auto taken = [](const auto& v, const auto& i) { return ts::take_along<1>(v, i); };
+                             "[topk] k is more than the dim has: f32[3,5], 6 at ", "sort_test.cpp:");
+  const auto taken = [](const auto& v, const auto& i) { return ts::gather<1>(v, i); };
   const Program other = trace<decltype(taken), Float<2>, ts::ShardedTensor<std::int32_t, 2>>();
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(other, {{3, 5}, {4, 5}}),
-                             "[take_along] operand and indices differ in another dim than that along which is taken: "
+                             "[gather] operand and indices differ in another dim than that along which is taken: "
                              "f32[3,5] x i32[4,5] at ",
                              "sort_test.cpp:");
 }

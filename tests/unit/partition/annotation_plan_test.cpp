@@ -124,7 +124,7 @@ TEST(ExplicitAxes, ASplitSumNeedsToBeSaid) {
       },
       "[einsum] ambiguous result sharding: f32[32,64]{data,model} x f32[64,32]{model,-}: a summed dim is split, so the "
       "result would be partial or reduced at annotation_plan_test.cpp:",
-      "; say how the result lies, such as ts::with_sharding(..., {data,-})");
+      "; name its sharding, such as ts::with_sharding(..., {data,-})");
   EXPECT_NO_THROW(plan([](auto x, auto w) { return ts::with_sharding(ts::matmul(x, w), {"data"}); }, all_explicit,
                        {"data", "model"}, {"model"}));
   EXPECT_NO_THROW(plan(product, all_explicit, {"data"}, {ts::none, "model"}));

@@ -157,7 +157,7 @@ TEST(Halo, PlansSendWhatBoxesLack) {
             EXPECT_EQ(made.plan.count(ts::Collective::permute), bytes != 0 ? 1 : 0);
             EXPECT_EQ(made.plan.payload_bytes(ts::Collective::permute), bytes);
             EXPECT_EQ(made.plan.wire_bytes(), bytes);
-            EXPECT_EQ(made.plan.unasked_count(), 0);
+            EXPECT_EQ(made.plan.implicit_count(), 0);
           };
           if (start + size <= n)
             expect(Planned(ts::Traced<Cut, Matrix, ts::Dim, ts::Dim>::program(), mesh,
@@ -229,7 +229,7 @@ TEST(Halo, SaysWhatItSends) {
   const std::string gathered = Planned(ts::Traced<Cut, Matrix, ts::Dim, ts::Dim>::program(), line,
                                        {tensor(line, {16, 2}, {"x"}), number(1), number(15)}, {.outputs = &whole})
                                    .text();
-  EXPECT_NE(gathered.find("(a halo would send more; nobody asked for it)"), std::string::npos) << gathered;
+  EXPECT_NE(gathered.find("(a halo would send more; implicit)"), std::string::npos) << gathered;
 }
 
 // A stencil and its gradient, in the compiler: two neighbours' rows each way, and nothing is gathered.
@@ -248,7 +248,7 @@ constexpr ts::Mesh four({{"x", 4}});
 constexpr auto forward = ts::freeze([] { return ts::plan(smooth, four, ts::abstract<float>({16, 8}, {"x"})); });
 constexpr auto backward = ts::freeze([] { return ts::plan(descent, four, ts::abstract<float>({16, 8}, {"x"})); });
 static_assert(forward.count(ts::all_gather) == 0 && forward.count(ts::Collective::permute, "x") == 3);
-static_assert(forward.wire_bytes() == (1 + 2 + 1) * 8 * 4 && forward.unasked_count() == 0);
+static_assert(forward.wire_bytes() == (1 + 2 + 1) * 8 * 4 && forward.implicit_count() == 0);
 static_assert(backward.count(ts::all_gather) == 0 && backward.wire_bytes() == 2 * forward.wire_bytes() &&
               backward.count(ts::Collective::permute, "x") == 6);
 

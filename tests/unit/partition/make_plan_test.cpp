@@ -80,9 +80,13 @@ TEST(MakePlan, GoldenForwardOfAMegatronMlp) {
   }
   EXPECT_EQ(text, "plan on mesh(data=2,model=4)\n"
                   "  %3 f32[32,256]{data,model} = einsum %2 %0  1,048,576 flops, 106,496 B\n"
+                  "    writes %3 to scratch at 0; fused with the next step: it works on each box of %3\n"
                   "  %4 f32[32,256]{data,model} = fused gelu %3  180,224 flops, 65,536 B\n"
-                  "  %5 f32[32,64]{data,-}+sum(model) = einsum %4 %1  1,048,576 flops, 131,072 B\n"
+                  "    writes %4 to scratch at 32,768\n"
+                  "  %5 f32[32,64]{data,-}+sum(model) = einsum %4 %1  1,048,576 flops, 98,304 B\n"
+                  "    fused with the next step: %5 is not stored, each part is added to %6 as it is made\n"
                   "  %6 f32[32,64]{data,-} = reshard %5\n"
+                  "    writes %6 to result 0\n"
                   "    all_reduce over model: 4,096 B, 6,144 B on the wire  (partial sum)\n"
                   "communication of each device\n"
                   "  1 all_reduce over model: 4,096 B, 6,144 B on the wire\n"
@@ -97,7 +101,7 @@ TEST(MakePlan, StoredWeightsAreGatheredWhereTheyAreUsed) {
   EXPECT_EQ(steps[0].kind, ts::StepKind::reshard) << "gathered right before its use";
   EXPECT_EQ(steps[1].kind, ts::StepKind::compute);
   EXPECT_EQ(steps[0].collectives[0].why, "gathered on use");
-  EXPECT_TRUE(steps[0].collectives[0].asked);
+  EXPECT_TRUE(steps[0].collectives[0].requested);
 }
 
 struct SgdStep {
@@ -147,7 +151,7 @@ TEST(MakePlan, ShardedOptimizerStatesScatterGradientsAndGatherWeights) {
 
 struct Lookup {
   Matrix table;
-  constexpr auto operator()(const auto& tokens) const { return ts::gather(table, tokens); }
+  constexpr auto operator()(const auto& tokens) const { return ts::embedding(table, tokens); }
 };
 
 TEST(MakePlan, EmbeddingOverAShardedTableSumsItsParts) {
@@ -210,7 +214,7 @@ struct Constrained {
 TEST(MakePlan, ConstraintsAskForTheirReshard) {
   const auto program = ts::Traced<Constrained, Matrix, Matrix>::program();
   ts::PlanOptions strict;
-  strict.forbid_unasked_reshards = true;
+  strict.forbid_implicit_reshards = true;
   const Planned made(program, mesh, {tensor(mesh, {32, 64}, {"data"}), tensor(mesh, {64, 16})}, strict);
   EXPECT_EQ(made.plan.count(ts::all_to_all), 1);
   const ts::PlanValue& result = made.plan.main().values[static_cast<std::size_t>(made.plan.main().outputs[0])];
@@ -227,16 +231,15 @@ TEST(MakePlan, APolicyForbidsReshardsThatNobodyAskedFor) {
                                                 tensor(mesh, {32, 64}, {ts::none, "data"})};
   const Planned made(program, mesh, arguments);
   EXPECT_EQ(made.collectives(), "all_to_all data 8192\n");
-  EXPECT_NE(made.text().find("nobody asked for it"), std::string::npos);
+  EXPECT_NE(made.text().find("; implicit"), std::string::npos);
   ts::PlanOptions strict;
-  strict.forbid_unasked_reshards = true;
+  strict.forbid_implicit_reshards = true;
   try {
     Planned(program, mesh, arguments, strict);
     FAIL() << "the reshard was planned";
   } catch (const ts::error& e) {
     EXPECT_EQ(e.id(), ts::errc::policy);
-    EXPECT_NE(std::string(e.what()).find("[plan] reshard that nobody asked for: all_to_all of 8192 bytes"),
-              std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("[plan] implicit reshard: all_to_all of 8192 bytes"), std::string::npos)
         << e.what();
   }
 }

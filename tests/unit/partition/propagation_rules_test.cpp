@@ -295,23 +295,23 @@ sum: ab -> a  b summed
 
 TEST(PropagationRules, Indexed) {
   Golden golden;
-  constexpr auto gather = [](auto table, auto at) { return ts::gather(table, at); };
+  constexpr auto lookup = [](auto table, auto at) { return ts::embedding(table, at); };
   const auto table = [](const char* text) { return f32({64, 16}, spec(text)); };
   const auto rows = [](const char* text) { return ts::abstract<int>({8, 4}, spec(text)); };
-  golden.rule("gather", ts::Op::gather, gather, table("{}"), rows("{}"));
+  golden.rule("embedding", ts::Op::embedding, lookup, table("{}"), rows("{}"));
   for (const char* a : {"{-,-}", "{x,-}", "{-,x}"})
-    for (const char* b : {"{-,-}", "{x,-}", "{-,y}"}) golden.row(gather, table(a), rows(b));
-  constexpr auto scatter = [](auto t, auto at) {
+    for (const char* b : {"{-,-}", "{x,-}", "{-,y}"}) golden.row(lookup, table(a), rows(b));
+  constexpr auto added = [](auto t, auto at) {
     return ts::grad([](const auto& v, const auto& index) {
-      const auto y = ts::gather(v, index);
+      const auto y = ts::embedding(v, index);
       return ts::sum(y * y);
     })(t, at);
   };
-  golden.rule("scatter", ts::Op::scatter, scatter, table("{}"), rows("{}"));
+  golden.rule("index_add", ts::Op::index_add, added, table("{}"), rows("{}"));
   for (const char* a : {"{-,-}", "{-,x}"})
-    for (const char* b : {"{-,-}", "{-,y}"}) golden.row(scatter, table(a), rows(b));
+    for (const char* b : {"{-,-}", "{-,y}"}) golden.row(added, table(a), rows(b));
   EXPECT_EQ(golden.text(), R"(
-gather: ad, bc -> bcd  a summed
+embedding: ad, bc -> bcd  a summed
   {-,-} {-,-} -> {-,-,-}
   {-,-} {x,-} -> {x,-,-}
   {-,-} {-,y} -> {-,y,-}
@@ -321,7 +321,7 @@ gather: ad, bc -> bcd  a summed
   {-,x} {-,-} -> {-,-,x}
   {-,x} {x,-} -> {-,-,x} all_gather(x) 128
   {-,x} {-,y} -> {-,y,x}
-scatter: bcd, bc, ad -> ad  b summed  c summed
+index_add: bcd, bc, ad -> ad  b summed  c summed
   {-,-} {-,-} -> {-,-}
   {-,-} {-,y} -> {-,-} all_reduce(y) 4096
   {-,x} {-,-} -> {-,x}
@@ -362,7 +362,7 @@ TEST(PropagationRules, Sort) {
   Golden golden;
   constexpr auto sort = [](auto a) { return ts::sort<0>(a); };
   golden.rule("argsort", ts::Op::argsort, sort, f32({8, 12}, {}));
-  golden.rule("take_along", ts::Op::take_along, sort, f32({8, 12}, {}));
+  golden.rule("gather", ts::Op::gather, sort, f32({8, 12}, {}));
   for (const char* a : {"{-,x}", "{x,-}", "{y,-}", "{(x,y),-}", "{-,(x,y)}", "{x,y}", "{y,x}"})
     golden.row(sort, f32({8, 12}, spec(a)));
   for (const char* a : {"{x,-}", "{(x,y),-}"}) golden.row(sort, f32({8, 7}, spec(a)));
@@ -380,11 +380,11 @@ TEST(PropagationRules, Sort) {
       return ts::sum(y * y);
     })(t);
   };
-  golden.rule("put_along", ts::Op::put_along, gradient, f32({8, 12}, {}));
+  golden.rule("scatter_add", ts::Op::scatter_add, gradient, f32({8, 12}, {}));
   for (const char* a : {"{-,x}", "{x,-}"}) golden.row(gradient, f32({8, 12}, spec(a)));
   EXPECT_EQ(golden.text(), R"(
 argsort: ab -> ab  a whole
-take_along: ab, ab -> ab  a whole
+gather: ab, ab -> ab  a whole
   {-,x} -> {-,x}
   {x,-} -> {-,x} all_to_all(x) 384
   {y,-} -> {-,y} all_to_all(y) 384
@@ -402,7 +402,7 @@ take_along: ab, ab -> ab  a whole
   {x,-} -> {-,x} all_to_all(x) 384
   {(x,y)} -> {-} all_gather(x,y) 256
   {x,-} -> {-,x} all_to_all(x) 384
-put_along: ab, ab, ab -> ab  a whole
+scatter_add: ab, ab, ab -> ab  a whole
   {-,x} -> {-,x}
   {x,-} -> {-,x} all_to_all(x) 384
 )");

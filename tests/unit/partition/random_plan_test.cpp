@@ -38,7 +38,7 @@ struct Model {
   Matrix table;
   ts::Stack<Block> blocks;
   Matrix head;
-  constexpr auto operator()(const auto& tokens) const { return ts::matmul(blocks(ts::gather(table, tokens)), head); }
+  constexpr auto operator()(const auto& tokens) const { return ts::matmul(blocks(ts::embedding(table, tokens)), head); }
 };
 struct Step {
   constexpr auto operator()(auto model, auto momentum, auto tokens, auto targets) const {

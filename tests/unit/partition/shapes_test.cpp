@@ -175,7 +175,7 @@ std::vector<ShapeCase> shape_cases() {
   all.push_back(shape_case<Float<2>, Float<2>>(
       "add", [](const auto& x, const auto& y) { return x + y; }, [](Args a) { return need(a[0] == a[1]), a[0]; }));
   all.push_back(shape_case<Float<1>, Float<1>>(
-      "outer sum", [](const auto& x, const auto& y) { return ts::unit<1>(x) + ts::unit<0>(y); },
+      "outer sum", [](const auto& x, const auto& y) { return ts::unsqueeze<1>(x) + ts::unsqueeze<0>(y); },
       [](Args a) {
         return WideShape{a[0][0], a[1][0]};
       }));
@@ -227,7 +227,7 @@ std::vector<ShapeCase> shape_cases() {
         return WideShape{a[0][0] * a[0][1], a[0][2]};
       }));
   all.push_back(shape_case<Float<2>, Index<2>>(
-      "gather", [](const auto& x, const auto& i) { return ts::gather(x, i); },
+      "embedding", [](const auto& x, const auto& i) { return ts::embedding(x, i); },
       [](Args a) {
         return WideShape{a[1][0], a[1][1], a[0][1]};
       }));
@@ -238,7 +238,7 @@ std::vector<ShapeCase> shape_cases() {
         return WideShape{a[0][0], a[1][0]};
       }));
   all.push_back(shape_case<Float<2>, Index<2>>(
-      "take_along", [](const auto& x, const auto& i) { return ts::take_along<0>(x, i); },
+      "gather", [](const auto& x, const auto& i) { return ts::gather<0>(x, i); },
       [](Args a) { return need(a[0][1] == a[1][1]), a[1]; }));
   all.push_back(shape_case<Float<2>>(
       "cumsum", [](const auto& x) { return ts::cumsum<0>(x); }, [](Args a) { return a[0]; }));

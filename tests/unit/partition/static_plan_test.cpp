@@ -38,7 +38,7 @@ static_assert(megatron.size == 4 && megatron.count(ts::all_reduce) == 4);
 static_assert(megatron.payload_bytes(ts::all_reduce, "model") == 16 * 64 * 4);
 static_assert(megatron.wire_bytes("model") == 2 * 3 * 16 * 64 * 4 / 4);
 static_assert(megatron.wire_bytes("data") == 2 * 64 * 64 * 4 + 4);
-static_assert(megatron.unasked_count() == 0);
+static_assert(megatron.implicit_count() == 0);
 // Two products forward, three backward (the input has no gradient), 2 m n k each, and little besides.
 static_assert(megatron.flops() >= 5 * 2ll * 32 * 64 * 256 && megatron.flops() < 5 * 2ll * 32 * 64 * 256 * 11 / 10);
 // On a device: weights of 64 x 64 twice, two batches of 16 x 64.
@@ -92,14 +92,14 @@ TEST(StaticPlan, MistakesAreErrors) {
   expect_error(
       ts::errc::spec_axis, [] { plan({"modle"}, {}); }, "'modle'");
   ts::PlanOptions strict;
-  strict.forbid_unasked_reshards = true;
+  strict.forbid_implicit_reshards = true;
   const auto product = [](auto x, auto y) { return x * y; };
   const auto rows = ts::abstract<float>({32, 64}, {"data"}),
              columns = ts::abstract<float>({32, 64}, {ts::none, "data"});
-  EXPECT_EQ(ts::plan(product, mesh, rows, columns).unasked_count(), 1);
+  EXPECT_EQ(ts::plan(product, mesh, rows, columns).implicit_count(), 1);
   expect_error(
       ts::errc::policy, [&] { ts::plan(product, mesh, strict, rows, columns); },
-      "[plan] reshard that nobody asked for: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      "[plan] implicit reshard: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
       "{-,data} to {data,-} for its use at static_plan_test.cpp:");
 }
 

@@ -43,7 +43,7 @@ TEST(VerifyPlan, FindsWhatIsBroken) {
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.steps.back().collectives.clear(); }),
             "[plan] a reshard lists the collectives between its shardings: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[3].sharding.dims[0].clear(); }),
-            "[plan] results lie as the factors say: graph 0");
+            "[plan] results have the shardings of the factors: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[3].sharding.dims[0].push_back(1); }),
             "[plan] a value uses each mesh axis once: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[4].offset = g.values[3].offset; }),

@@ -105,8 +105,8 @@ TEST(ProgramsBf16, Rows) {
 
 TEST(ProgramsBf16, AttentionAndLookups) {
   constexpr auto f = [](const auto& floats, const auto& tokens) {
-    const auto& [table, w] = floats;           // [n, d], [d, h * e * 3]
-    const auto x = ts::gather(table, tokens);  // [b, t, d]
+    const auto& [table, w] = floats;              // [n, d], [d, h * e * 3]
+    const auto x = ts::embedding(table, tokens);  // [b, t, d]
     const auto all = ts::rearrange<"b t (h c e) -> b t h c e">(ts::matmul(x, w), ts::len<"h">(2), ts::len<"c">(3));
     const auto q = ts::squeeze<3>(ts::slice<3>(all, 0, 1)), k = ts::squeeze<3>(ts::slice<3>(all, 1, 1)),
                v = ts::squeeze<3>(ts::slice<3>(all, 2, 1));

@@ -6,7 +6,7 @@ using namespace programs;
 // Rows of a split table are combined from what each device has of them, whatever their elements are.
 template <class T> void expect_equal_lookups(std::uint32_t seed) {
   constexpr auto f = [](auto table, auto index) {
-    return std::tuple(ts::gather(table, index), ts::slice<0>(table, 1, 1));
+    return std::tuple(ts::embedding(table, index), ts::slice<0>(table, 1, 1));
   };
   expect_equal_on_all_meshes<Tensor<2, T>, Tensor<1, std::int32_t>>(
       f, {.arguments = {values<T>("mn", 0, 60), indices("k", 'm')}, .cases = 40, .extents = {{'m', {2, 3, 5, 8}}}},

@@ -198,12 +198,12 @@ TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
 
 TEST(Compiled, ChecksIndicesOfLookups) {
   constexpr int line = __LINE__ + 1;
-  constexpr auto f = ts::compile([](auto table, auto i) { return ts::gather(table, i); });
+  constexpr auto f = ts::compile([](auto table, auto i) { return ts::embedding(table, i); });
   for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{ts::none, "y"}})
     for (const int bad : {4, -1, 1000000}) {
       const auto index = ts::shard(std::vector<int>{0, 3, bad, 1}, mesh(), {"y"});
       expect_error(
-          ts::errc::dim_range, [&] { f(counting(4, 5, spec), index); }, "[gather]", std::to_string(bad), "4 rows",
+          ts::errc::dim_range, [&] { f(counting(4, 5, spec), index); }, "[embedding]", std::to_string(bad), "4 rows",
           here(line));
     }
   EXPECT_EQ(ts::to_host(f(counting(4, 5, {"x"}), ts::shard(std::vector<int>{3}, mesh())))[0],

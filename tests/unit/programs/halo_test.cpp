@@ -69,7 +69,7 @@ void expect_dense(const ts::Mesh& mesh, const ts::PartitionSpec& spec, std::int6
   EXPECT_EQ(ran.payload_bytes(ts::Collective::permute), plan.payload_bytes(ts::Collective::permute));
   EXPECT_EQ(ran.wire_bytes(), plan.wire_bytes());
   EXPECT_EQ(plan.count(ts::all_gather), 0);
-  EXPECT_EQ(plan.unasked_count(), 0);
+  EXPECT_EQ(plan.implicit_count(), 0);
 }
 
 }  // namespace

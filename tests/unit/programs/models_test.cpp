@@ -25,7 +25,7 @@ struct Layer {
     return x + ts::matmul(ts::gelu(ts::matmul(mixed, up)), down);
   }
   constexpr auto operator()(const auto& x, const auto& bias, const auto& mask, const auto& key) const {
-    const auto kept = ts::select(ts::unit<1>(mask > 0), x, bias);
+    const auto kept = ts::select(ts::unsqueeze<1>(mask > 0), x, bias);
     return ts::dropout<1>((*this)(kept), 0.25, key) + ts::with_sharding(ts::normal_like<2>(x, key), {"x"}) * bias;
   }
 };
@@ -53,7 +53,7 @@ struct Deep {
 struct Tiny {
   Tensor<2> table, head;  // [v, e], [e, v]
   ts::Stack<Layer> layers;
-  constexpr auto operator()(const auto& tokens) const { return ts::matmul(layers(ts::gather(table, tokens)), head); }
+  constexpr auto operator()(const auto& tokens) const { return ts::matmul(layers(ts::embedding(table, tokens)), head); }
 };
 
 struct Product {
@@ -186,7 +186,7 @@ TEST(Programs, Results) {
                       ts::transpose<1, 0>(z), ts::slice<1>(z, 0, 1), ts::merge_dims<0, 1>(z), ts::sum<0>(z), y,
                       ts::with_sharding(y, {ts::none, "x"}), ts::extent<0>(x), ts::extent<1>(x) * d + 1, s, d,
                       ts::full_like(ts::sum(x), s), ts::full_like(ts::sum(y), d), ts::zeros_like(x), ts::ones_like(y),
-                      grads, ts::sum(x), ts::unit<0>(ts::mean(z)));
+                      grads, ts::sum(x), ts::unsqueeze<0>(ts::mean(z)));
   };
   expect_equal_on_all_meshes<Tensor<2>, Tensor<2>, Tensor<2, std::int32_t>, ts::Dim, ts::Scalar>(
       f,

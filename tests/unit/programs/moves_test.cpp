@@ -13,7 +13,7 @@ TEST(Programs, Products) {
     const auto diagonal = ts::einsum<"bmk,bkn->b">(x, y);
     const auto all = ts::einsum<"kn,nk->">(w, v);
     const auto alone = ts::einsum<"bmk,n->mn">(x, ts::sum<0>(w));
-    const auto chain = ts::matmul(ts::matmul(ts::unit<0>(u), ts::sum<0>(x)), w);
+    const auto chain = ts::matmul(ts::matmul(ts::unsqueeze<0>(u), ts::sum<0>(x)), w);
     const auto vector = ts::einsum<"bmk,k->bm">(x, s), share = ts::einsum<"bmk,bmk->bk">(x, ts::tanh(x));
     return std::tuple(energy(batched, turned, three, outer, diagonal, alone, chain, vector, share) + all, batched,
                       turned, three, outer, diagonal, all, alone, ts::einsum<"k,k->">(s, s), vector);
@@ -47,13 +47,13 @@ TEST(Programs, Rearrangements) {
   constexpr auto f = [](const auto& floats, const auto& heads, const auto& integers) {
     const auto& [x, y] = floats;  // [b, t, h d], [b, h, t]
     const auto split = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
-    const auto weighted = split * ts::unit<3>(y);
+    const auto weighted = split * ts::unsqueeze<3>(y);
     const auto merged = ts::rearrange<"b h t d -> b t (h d)">(weighted);
     const auto flat = ts::merge_dims<0, 1>(x + merged), halves = ts::split_dim<0>(ts::merge_dims<0, 2>(y), heads);
     const auto swapped = ts::transpose<2, 0, 1>(x);
     const auto mixed = ts::rearrange<"b t e -> (e b) t">(x);
     const auto inner = ts::rearrange<"b t (d h) -> (h t) (b d)">(x, ts::len<"h">(heads));
-    const auto column = ts::squeeze<1>(ts::unit<1>(ts::sum<1>(x)));
+    const auto column = ts::squeeze<1>(ts::unsqueeze<1>(ts::sum<1>(x)));
     return std::tuple(energy(merged, flat, halves, swapped, mixed, inner, column), split, merged, flat, halves, swapped,
                       mixed, inner, column, ts::transpose<1, 0>(integers), ts::merge_dims<0, 1>(integers),
                       ts::softmax<0>(ts::merge_dims<0, 1>(split)));
@@ -89,15 +89,15 @@ TEST(Programs, Slices) {
 
 TEST(Programs, Lookups) {
   constexpr auto f = [](const auto& floats, const auto& i, const auto& j, const auto& numbers) {
-    const auto& [table, vector, cube] = floats;     // [v, d], [v], [v, c, d]
-    const auto rows = ts::gather(table, i);         // [b, t, d]
-    const auto twice = ts::gather(table, j) * 2.0;  // [t, d]
-    const auto bias = ts::gather(vector, i);
-    const auto deep = ts::gather(cube * ts::unit<1>(table), j);
-    const auto out = rows + twice + ts::unit<2>(bias);
-    const auto through = ts::gather(ts::matmul(table, ts::transpose<1, 0>(ts::sum<1>(cube))), j);  // [t, v]
+    const auto& [table, vector, cube] = floats;        // [v, d], [v], [v, c, d]
+    const auto rows = ts::embedding(table, i);         // [b, t, d]
+    const auto twice = ts::embedding(table, j) * 2.0;  // [t, d]
+    const auto bias = ts::embedding(vector, i);
+    const auto deep = ts::embedding(cube * ts::unsqueeze<1>(table), j);
+    const auto out = rows + twice + ts::unsqueeze<2>(bias);
+    const auto through = ts::embedding(ts::matmul(table, ts::transpose<1, 0>(ts::sum<1>(cube))), j);  // [t, v]
     return std::tuple(energy(out, deep, through), rows, bias, deep, through,
-                      ts::gather(numbers, ts::cast<std::int64_t>(i)));
+                      ts::embedding(numbers, ts::cast<std::int64_t>(i)));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>, Tensor<3>>, Tensor<2, std::int32_t>,
                              Tensor<1, std::int64_t>, Tensor<2, std::int32_t>>(

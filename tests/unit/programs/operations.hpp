@@ -40,6 +40,7 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   constexpr bool is_bool = std::is_same_v<T, bool>, floats = tessera::is_floating_v<T>;
   const bool traced = front == Front::traced;
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return stands_for_others<T> || (floats && traced);
+  if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
     case argument:
     case dim:
@@ -64,8 +65,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
     case attention:
       return floats && (traced || stands_for_others<T>);
     case fold:
-    case put_along:
-    case scatter:
+    case scatter_add:
+    case index_add:
     case attention_grad:
       return floats && traced;
     case einsum:
@@ -114,8 +115,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
     case concat:
     case cumsum:
     case argsort:
-    case take_along:
     case gather:
+    case embedding:
       return true;
   }
   ADD_FAILURE() << "an operation that no test knows: " << tessera::row_of(op).name;
@@ -293,8 +294,8 @@ template <class T> constexpr auto arithmetic(const auto& x, const auto& y) {
 template <class T> constexpr auto fractions(const auto& x, const auto& y, const auto& s) {
   const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
   if constexpr (stands_for_others<T> || ts::is_floating_v<T>)
-    return std::tuple_cat(some, std::tuple(ts::log(x), ts::sqrt(x), ts::rsqrt(x), ts::tanh(x), ts::sigmoid(x),
-                                           ts::gelu(x), ts::silu(x), ts::erf(x)));
+    return std::tuple(some, std::tuple(ts::log(x), ts::sqrt(x), ts::rsqrt(x), ts::tanh(x), ts::sigmoid(x), ts::gelu(x),
+                                       ts::silu(x), ts::erf(x)));
   else
     return some;
 }
@@ -306,33 +307,36 @@ template <class T> constexpr auto comparisons(const auto& x, const auto& y) {
                       ts::logical_or(x, y), ts::logical_not(x), ts::select(x < y, x, y));
 }
 constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at, const auto& n) {
-  return std::tuple(ts::gather(x, i), ts::slice<1>(x, 0, n), ts::slice<0>(x, ts::extent<0>(x) - 1, 1),
+  return std::tuple(ts::embedding(x, i), ts::slice<1>(x, 0, n), ts::slice<0>(x, ts::extent<0>(x) - 1, 1),
                     ts::concat<0>(ts::slice<0>(x, 1, 1), y), ts::pad<0>(x, 1, 2),
                     ts::merge_dims<0, 1>(ts::transpose<1, 0>(x)), ts::broadcast_like(ts::max<0>(x), y),
-                    ts::argsort<0>(x), ts::sort<1>(x), ts::take_along<1>(x, at), ts::iota<0, std::int32_t>(x));
+                    ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::iota<0, std::int32_t>(x));
 }
 template <class T> constexpr auto reductions(const auto& x, const auto& y, const auto& w) {
-  const auto all = std::tuple(ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y),
-                              ts::cumsum<0>(x), ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(x));
+  const auto all =
+      std::tuple(ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y), ts::prod<1>(x),
+                 ts::cumsum<0>(x), ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(x), ts::cumprod<1>(x));
   if constexpr (is_bool<T>)
     return all;
   else
-    return std::tuple_cat(all, std::tuple(ts::matmul(x, w), ts::einsum<"mn,mn->m">(x, y)));
+    return std::tuple(all, ts::matmul(x, w), ts::einsum<"mn,mn->m">(x, y));
 }
 constexpr auto convolved(const auto& x, const auto& w) {
-  return ts::conv1d(ts::unit<0>(x), ts::pad<0>(ts::unit<0>(w), 1, 0));  // two taps, of which the first is zero
+  return ts::conv1d(ts::unsqueeze<0>(x),
+                    ts::pad<0>(ts::unsqueeze<0>(w), 1, 0));  // two taps, of which the first is zero
 }
 
-/// All operations but those of gradients, each a result of one program.
+/// All operations but those of gradients, each a result of one program. Results are nested: joining tuples of so many
+/// types takes as long to compile as the operations do.
 template <class T> struct Everything {
   constexpr auto operator()(const auto& x, const auto& y, const auto& w, const auto& i, const auto& at, const auto& n,
                             const auto& s, const auto& q, const auto& layers) const {
     const auto [a, b] = ts::shard_as(x, y);
     const auto all =
-        std::tuple_cat(arithmetic<T>(x, y), fractions<T>(x, y, s), comparisons<T>(x, y), moves(x, y, i, at, n),
-                       reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
+        std::tuple(arithmetic<T>(x, y), fractions<T>(x, y, s), comparisons<T>(x, y), moves(x, y, i, at, n),
+                   reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
     if constexpr (ts::is_floating_v<T>)
-      return std::tuple_cat(
+      return std::tuple(
           all, std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
     else
       return all;
@@ -345,8 +349,8 @@ template <class T> struct Gradients {
                             const auto&, const auto& q, const auto& layers) const {
     const auto loss = [](const auto& of, const auto& other, const auto& rows, const auto& columns) {
       const auto& [table, weight, heads, blocks] = of;
-      const auto smooth = ts::sum(ts::cast<double>(ts::gather(table, rows))) +
-                          ts::sum(ts::cast<double>(ts::take_along<1>(table, columns) * other)) +
+      const auto smooth = ts::sum(ts::cast<double>(ts::embedding(table, rows))) +
+                          ts::sum(ts::cast<double>(ts::gather<1>(table, columns) * other)) +
                           ts::sum(ts::cast<double>(convolved(table, weight))) +
                           ts::sum(ts::cast<double>(ts::attention(heads, heads, heads)));
       // Which of two elements is larger may depend on how bf16 rounds them.
@@ -390,7 +394,7 @@ template <class T> void check_everything(int cases = 60) {
         25);
   tests.evaluate(
       [](auto x, auto y, auto, auto i, auto at, auto n, auto, auto) {
-        return ts::concat<0>(ts::gather(x, i), ts::pad<0>(y, 1, 2), ts::take_along<1>(x, at), ts::sort<0>(x),
+        return ts::concat<0>(ts::embedding(x, i), ts::pad<0>(y, 1, 2), ts::gather<1>(x, at), ts::sort<0>(x),
                              ts::broadcast_like(ts::max<0>(x), y), ts::split_dim<0>(ts::merge_dims<0, 1>(x), n),
                              ts::cast<T>(ts::iota<0, std::int32_t>(x)), ts::select(x < y, x, y));
       },
@@ -403,11 +407,12 @@ template <class T> void check_everything(int cases = 60) {
         const auto flat = [](auto value) { return ts::cast<R>(ts::merge_dims<0, 1>(value)); };
         if constexpr (is_bool<T>)
           return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
-                               ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)), flat(x / ts::exp(y) * s));
+                               ts::cast<R>(ts::prod<1>(y)), ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)),
+                               flat(x / ts::exp(y) * s));
         else
           return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
-                               ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)), flat(x / ts::exp(y) * s),
-                               flat(ts::matmul(x, w)));
+                               ts::cast<R>(ts::prod<1>(y)), ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)),
+                               flat(x / ts::exp(y) * s), flat(ts::matmul(x, w)));
       },
       28);
   if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
@@ -453,7 +458,7 @@ template <class T> class OneAtATime {
 
 /// One at a time, what every element type has, bool too.
 template <class T> void check_moves(OneAtATime<T> one) {
-  one.both([](auto x, auto, auto, auto i) { return ts::gather(x, i); }, 1);
+  one.both([](auto x, auto, auto, auto i) { return ts::embedding(x, i); }, 1);
   one.both([](auto x, auto, auto, auto) { return ts::squeeze<1>(ts::slice<1>(x, 0, 1)); }, 2);
   one.both([](auto x, auto y, auto, auto) { return ts::concat<0>(ts::slice<0>(x, 1, 1), y); }, 3);
 }
@@ -473,8 +478,9 @@ template <class T> void check_floating(OneAtATime<T> one) {
   one.both([](auto x, auto, auto, auto) { return ts::softmax<0>(x); }, 10);
   one.traced(
       [](auto x, auto, auto, auto i) {
-        return ts::grad(
-            [](const auto& table, const auto& at) { return ts::sum(ts::cast<double>(ts::gather(table, at))); })(x, i);
+        return ts::grad([](const auto& table, const auto& at) {
+          return ts::sum(ts::cast<double>(ts::embedding(table, at)));
+        })(x, i);
       },
       11);
   one.traced(
@@ -487,7 +493,7 @@ template <class T> void check_floating(OneAtATime<T> one) {
 
 /// Of lookups and of sums, the partial values are the only ones of their program.
 template <class T> void check_partial(OneAtATime<T> one) {
-  one.traced([](auto x, auto, auto, auto i) { return ts::gather(x, i); }, 13);
+  one.traced([](auto x, auto, auto, auto i) { return ts::embedding(x, i); }, 13);
   one.traced([](auto x, auto, auto, auto) { return ts::sum<0>(x); }, 15);
 }
 

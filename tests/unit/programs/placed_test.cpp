@@ -35,7 +35,7 @@ TEST(Placed, SplitDimsThatAreShardedByTheirMinorFactor) {
 
 TEST(Placed, RowsBesideAProductThatIsMadeInBoxes) {
   constexpr auto f = [](const auto& x, const auto& w, const auto& column) {
-    const auto scale = ts::exp(ts::unit<1>(column));  // [m, 1], of the group that scales the product
+    const auto scale = ts::exp(ts::unsqueeze<1>(column));  // [m, 1], of the group that scales the product
     const auto y = ts::matmul(x, w) * scale;
     return std::tuple(ts::matmul(y, ts::transpose<1, 0>(y)), ts::matmul(ts::transpose<1, 0>(scale), y));
   };
@@ -157,7 +157,7 @@ TEST(Placed, MoreDevicesThanRows) {
     const auto& [x, w, v, bias] = floats;  // [m, k], [k, n], [n, k], [n]
     const auto hidden = ts::gelu(ts::matmul(x, w) + bias);
     const auto y = ts::matmul(hidden, v);
-    const auto rows = ts::gather(table, ts::cast<std::int32_t>(ts::abs(ts::sum<1>(x)) * 0.0));
+    const auto rows = ts::embedding(table, ts::cast<std::int32_t>(ts::abs(ts::sum<1>(x)) * 0.0));
     return std::tuple(energy(y) + ts::mean(y) + ts::max(y) * ts::min(hidden), ts::sum<0>(y) * 2.0, ts::max<0>(y),
                       ts::softmax<0>(y), ts::transpose<1, 0>(ts::matmul(ts::transpose<1, 0>(x), hidden)), rows,
                       ts::matmul(ts::transpose<1, 0>(hidden), y) + ts::matmul(v, w) * 0.5,

@@ -17,3 +17,17 @@ TEST(Programs, Reductions) {
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>>>(with_gradient(f),
                                                                {.arguments = {values("abc"), values("abc")}}, 3);
 }
+
+// A product of many elements is far from 1: these are near it, and one row has a zero.
+TEST(Programs, Products) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x] = floats;  // [a, b, c]
+    using ts::keepdims;
+    const auto near = 1.0 + x * 0.25;
+    return std::tuple(
+        energy(ts::prod<0>(near), ts::prod<1>(near, keepdims), ts::prod<0, 2>(near), ts::prod<2>(x * near)) +
+            ts::prod(near),
+        ts::prod<1, 2>(near), near / ts::prod<2>(near, keepdims), ts::prod<0>(ts::relu(x)));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>>>(with_gradient(f), {.arguments = {values("abc")}}, 4);
+}

@@ -11,8 +11,11 @@ TEST(Programs, CumulativeSums) {
     const auto both = ts::cumsum<2, ts::Scan{.reverse = true, .exclusive = true}>(middle);
     const auto vector = ts::cumsum<0>(y);
     const auto partial = ts::cumsum<0>(ts::matmul(x, w)) * 0.5;
-    return std::tuple(energy(middle, last, first, both, vector, partial), middle, last, first, both, vector, partial,
-                      ts::cumsum<1>(integers), ts::cumsum<0, ts::Scan{.reverse = true}>(integers));
+    const auto products = ts::cumprod<1>(x * 0.25 + 1.0),
+               zeros = ts::cumprod<0, ts::Scan{.exclusive = true}>(ts::relu(x));
+    return std::tuple(energy(middle, last, first, both, vector, partial, products, zeros), middle, last, first, both,
+                      vector, partial, ts::cumsum<1>(integers), ts::cumsum<0, ts::Scan{.reverse = true}>(integers),
+                      products, zeros);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>>(
       with_gradient(f),
@@ -34,10 +37,11 @@ TEST(Programs, Sorts) {
     const auto vector = ts::sort<0>(y);
     const auto [best, places] = ts::topk<-1>(x, k);
     const auto [one, place] = ts::topk<0, std::int64_t>(y, 1);
-    const auto taken = ts::take_along<1>(ts::matmul(x, w), at);  // [a, n, a]
-    return std::tuple(energy(middle, first, vector, best, one, taken), middle, first, vector, best, places, one, place,
-                      taken, ts::argsort<0>(x), ts::argsort<1, ts::Order::descending, std::int64_t>(integers),
-                      ts::sort<0>(integers));
+    const auto taken = ts::gather<1>(ts::matmul(x, w), at);  // [a, n, a]
+    const auto added = ts::scatter_add<1>(ts::matmul(x * 0.5, w), at, taken);
+    return std::tuple(energy(middle, first, vector, best, one, taken, added), middle, first, vector, best, places, one,
+                      place, taken, added, ts::argsort<0>(x),
+                      ts::argsort<1, ts::Order::descending, std::int64_t>(integers), ts::sort<0>(integers));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>,
                              Tensor<3, std::int32_t>, ts::Dim>(
@@ -55,7 +59,9 @@ TEST(Programs, Convolutions) {
     const auto wide = ts::conv2d(x * 0.5, w, {.strides = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}});
     const auto grouped = ts::conv2d(x, v, {.strides = {1, 3}, .groups = 2});
     const auto line = ts::conv1d(ts::sum<1>(x), u, {.strides = {2}, .padding = {1}});
-    return std::tuple(energy(plain, wide, grouped, line), plain, wide, grouped, line);
+    const auto across = ts::conv_transpose2d(x, w, {.strides = {2, 3}, .output_padding = {1, 0}, .dilation = {1, 2}});
+    const auto apart = ts::conv_transpose2d(x, w, {.strides = {1, 2}, .padding = {1, 1}, .groups = 2});
+    return std::tuple(energy(plain, wide, grouped, line, across, apart), plain, wide, grouped, line, across, apart);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<3>>>(
       with_gradient(f),
@@ -78,8 +84,9 @@ TEST(ProgramsBf16, ScansSortsAndConvolutions) {
     const auto& [x, w] = floats;  // bf16 [n, h, c], [r, c, o]
     const auto sums = ts::cumsum<1>(x), first = ts::sort<0, ts::Order::descending>(x);
     const auto line = ts::conv1d(x, w, {.strides = {2}, .padding = {1}});
+    const auto across = ts::conv_transpose1d(x, w, {.strides = {2}, .padding = {1}});
     const auto all = [](const auto&... y) { return energy(ts::cast<float>(y)...); };
-    return std::tuple(all(sums, first, line), sums, first, line, ts::argsort<2>(x));
+    return std::tuple(all(sums, first, line, across), sums, first, line, across, ts::argsort<2>(x));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3, ts::bf16>, Tensor<3, ts::bf16>>>(
       with_gradient(f),

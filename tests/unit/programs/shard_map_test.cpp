@@ -37,8 +37,8 @@ constexpr auto every_collective = [](auto a, auto b) {
   return std::tuple(ts::psum<"x">(v * v), ts::pmean<"x">(ts::exp(v)), ts::pmax<"x">(v), ts::pmin<"x">(v),
                     tc::all_gather<"x", 1>(v), ts::psum_scatter<"x", 0>(spread), tc::all_to_all<"x", 1, 0>(v),
                     ts::ppermute<"x">(v, ts::Shift(1)), ts::ppermute<"x">(ts::relu(v), {{0, 0}}),
-                    ts::einsum<"ik,jk->ij">(a, b), ts::unit<0>(ts::psum<"x">(ts::sum(v)) * ts::axis_size<"x">(v)),
-                    tc::all_gather<"x", 0>(ts::pvary<"x">(ts::unit<0>(ts::mean(b)))));
+                    ts::einsum<"ik,jk->ij">(a, b), ts::unsqueeze<0>(ts::psum<"x">(ts::sum(v)) * ts::axis_size<"x">(v)),
+                    tc::all_gather<"x", 0>(ts::pvary<"x">(ts::unsqueeze<0>(ts::mean(b)))));
 };
 constexpr auto mapped = [](auto a, auto b) {
   return ts::shard_map<"{x}, {} -> {}, {}, {}, {}, {}, {x}, {-,x}, {x}, {x}, {x}, {x}, {}">(every_collective)(a, b);

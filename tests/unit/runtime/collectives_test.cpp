@@ -9,6 +9,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
 
 namespace {

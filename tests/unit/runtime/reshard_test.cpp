@@ -8,7 +8,9 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/reshard_plan.hpp>
 
 namespace {
 
@@ -250,7 +252,7 @@ TEST(Reshard, PartialValuesAreReducedInOrder) {
   std::vector<ShardRef> sources;
   for (float& part : parts) sources.push_back(tessera::runtime::shard_ref(&part, scalar));
   const ShardRef destination = tessera::runtime::shard_ref(&result, scalar);
-  reshard(DType::f32, Reduction::sum, std::span(&destination, 1), sources, n);
+  reshard(DType::f32, Reduction::sum, std::span(&destination, 1), sources, n, &tessera::kernels::strided_reduce_as<>);
   EXPECT_EQ(result, expected);
 }
 
@@ -323,7 +325,8 @@ TEST(Reshard, MisuseIsAnError) {
     return tessera::runtime::shard_ref(data, {{begin}, {end}});
   };
   const auto run = [&](DType type, Reduction reduction, ShardRef to, std::vector<ShardRef> from, int partials) {
-    return error_of([&] { reshard(type, reduction, std::span(&to, 1), from, partials); });
+    return error_of(
+        [&] { reshard(type, reduction, std::span(&to, 1), from, partials, &tessera::kernels::strided_reduce_as<>); });
   };
   using tessera::errc;
   EXPECT_EQ(run(DType::f32, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8)}, 1), errc{});

@@ -47,7 +47,7 @@ TEST(annotations_page, runs) {
       ts::errc::policy, ambiguous,
       "[einsum] ambiguous result sharding: f32[6,8]{-,model} x f32[8,4]{model,-}: a summed dim is split, so the result "
       "would be partial or reduced at annotation_doc_test.cpp:",
-      "; say how the result lies, such as ts::with_sharding(..., {-,-})");
+      "; name its sharding, such as ts::with_sharding(..., {-,-})");
 
   ts::LocalTensor<float, 2> local = ts::enable_manual_sharding(x);  // on each device [6, 4]
   auto whole = ts::disable_manual_sharding(local, {ts::none, "model"}, {6, 8});

@@ -48,7 +48,7 @@ TEST(annotation, the_same_mark_again_is_nothing) {
 // It is what was written that is printed, and what it means that is compared, planned and counted.
 TEST(annotation, an_axis_of_size_1_splits_nothing) {
   const ts::Mesh one({{"data", 1}, {"model", 8}});
-  ts::CommunicationScope scope({.wire_bytes = 0, .collectives = 0, .forbid_unasked_reshards = true});
+  ts::CommunicationScope scope({.wire_bytes = 0, .collectives = 0, .forbid_implicit_reshards = true});
   auto x = ts::shard(counted(80), {10, 8}, one, {"data"});
   EXPECT_EQ(ts::layout_text(x), "i32[10,8]{data,-}");
   ts::mark_sharding(x, {ts::none, "model"});

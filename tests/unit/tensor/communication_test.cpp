@@ -107,7 +107,7 @@ TEST(communication, parts_of_a_product_are_summed_in_place) {
 // Rows that devices look up for their part of a batch go back into one table.
 TEST(communication, rows_of_a_scatter_are_summed_in_place) {
   constexpr auto gradient = ts::compile([](auto table, auto index, auto weight) {
-    return ts::grad([](const auto& t, const auto& i, const auto& w) { return ts::sum(ts::gather(t, i) * w); })(
+    return ts::grad([](const auto& t, const auto& i, const auto& w) { return ts::sum(ts::embedding(t, i) * w); })(
         table, index, weight);
   });
   constexpr int count = 12, columns = 5;
@@ -153,10 +153,10 @@ TEST(communication, a_program_over_budget_does_not_start) {
 
 TEST(communication, a_policy_forbids_reshards_that_nobody_asked_for) {
   const auto rows = filled(32, 64, {"data"}), columns = filled(32, 64, {ts::none, "data"});
-  ts::CommunicationScope scope({.forbid_unasked_reshards = true});
+  ts::CommunicationScope scope({.forbid_implicit_reshards = true});
   expect_error(
       ts::errc::policy, [&] { ts::eval(rows * columns); },
-      "[plan] reshard that nobody asked for: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      "[plan] implicit reshard: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
       "{-,data} to {data,-}");
   EXPECT_NO_THROW(ts::eval(rows * ts::reshard(columns, {"data"})));
 }

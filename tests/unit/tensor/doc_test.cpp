@@ -105,7 +105,7 @@ device 3, replica 1, [2:3,0:2], 2 elements
     for (float& value : shard) value += static_cast<float>(box.begin[0]);
   });
   EXPECT_EQ(ts::to_host(again), (std::vector<float>{1, 2.5, 3, 4.25, 7, 8}));
-  ts::all_equal(again, small);    // false: the same shape and elements, however they lie?
+  ts::all_equal(again, small);    // false: the same shape and elements, in any sharding?
   ts::same_layout(again, small);  // true: element type, shape, mesh and sharding
   ts::layout_hash(again);         // the same for tensors of one layout
   EXPECT_FALSE(ts::all_equal(again, small));
@@ -115,7 +115,7 @@ device 3, replica 1, [2:3,0:2], 2 elements
   auto moved = ts::reshard(small, ts::Mesh({{"x", 3}}), {"x"});        // on another mesh
   EXPECT_EQ(ts::to_host(columns), host);
   EXPECT_EQ(ts::to_host(moved), host);
-  auto like = ts::reshard(columns, ts::sharding(small));  // as another tensor lies
+  auto like = ts::reshard(columns, ts::sharding(small));  // in the sharding of another tensor
   auto whole = ts::full_tensor(small);                    // on every device
   EXPECT_TRUE(ts::all_equal(like, small) && ts::all_equal(whole, small));
 
@@ -126,8 +126,8 @@ device 3, replica 1, [2:3,0:2], 2 elements
   EXPECT_EQ(ts::to_host(falling), (std::vector<float>{5, 6, 3, 4.25, 1, 2.5}));
   EXPECT_EQ(ts::to_host(ts::eval(best)), (std::vector<float>{5, 6, 3, 4.25}));
   EXPECT_EQ(ts::to_host(ts::eval(places)), (std::vector<std::int32_t>{2, 2, 1, 1}));
-  tessera_test::expect_error(ts::errc::dim_range, [&] { ts::eval(ts::take_along<0>(small, places + 1)); },
-                             "[take_along]", "index in range: 3 of a dim with 3 elements at ", "doc_test.cpp:");
+  tessera_test::expect_error(ts::errc::dim_range, [&] { ts::eval(ts::gather<0>(small, places + 1)); },
+                             "[gather]", "index in range: 3 of a dim with 3 elements at ", "doc_test.cpp:");
 
   auto image = ts::ones<float>({2, 5, 5, 3}, mesh, {"data"});          // [batch, height, width, in-features]
   auto taps = ts::ones<float>({3, 3, 3, 4}, mesh, {ts::none, ts::none, ts::none, "model"});
@@ -135,6 +135,12 @@ device 3, replica 1, [2:3,0:2], 2 elements
   EXPECT_EQ(ts::shape(y), (ts::Shape{2, 3, 3, 4}));
   EXPECT_EQ(ts::to_host(y)[0], 12.f);       // 2 x 2 elements of 3 features in the corner
   EXPECT_EQ(ts::to_host(y)[4 * 4], 27.f);   // 3 x 3 in the middle
+
+  auto back = ts::ones<float>({3, 3, 4, 3}, mesh);                     // [taps, in-features, out-features]
+  ts::ShardedTensor<float, 4> z = ts::conv_transpose2d(y, back, {.strides = {2, 2}, .padding = {1, 1}});   // [2, 5, 5, 3]
+  EXPECT_EQ(ts::shape(z), (ts::Shape{2, 5, 5, 3}));
+  EXPECT_EQ(ts::to_host(z)[0], 4 * 12.f);                         // the window in the corner alone, of 4 features
+  EXPECT_EQ(ts::to_host(z)[(5 + 1) * 3], 4 * (12 + 18 + 18 + 27.f));   // four windows meet
 
   auto first = ts::rows_of(x, {0, 5});                                 // rows 0 to 4, the same spec
   EXPECT_EQ(ts::shape(first), (ts::Shape{5, 64}));

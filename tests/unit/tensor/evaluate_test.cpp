@@ -78,7 +78,8 @@ TEST(Expressions, RefuseResultsThatAreTooLarge) {
       ts::errc::capacity, [&] { (void)ts::eval(ts::matmul(rows, columns)); },
       "[einsum] more than 2^52 elements in f32[2147483648,2147483648]: f32[2147483648,0] x f32[0,2147483648]");
   expect(
-      ts::errc::capacity, [&] { (void)ts::eval(ts::unit<1>(ts::unit<1>(v)) + ts::unit<1>(v) + ts::unit<0>(v)); },
+      ts::errc::capacity,
+      [&] { (void)ts::eval(ts::unsqueeze<1>(ts::unsqueeze<1>(v)) + ts::unsqueeze<1>(v) + ts::unsqueeze<0>(v)); },
       "f32[2097152,2097152,2097152]");
   expect(
       ts::errc::capacity, [&] { (void)ts::eval(ts::pad<0>(v, 0, INT64_MAX)); }, "[dim] more than 64 bits: add(");
@@ -171,7 +172,7 @@ TEST(Expressions, PromoteAsTracesDo) {
 }
 
 constexpr auto lookup_gradient = ts::compile([](auto table, auto index, auto weights) {
-  return ts::grad([](auto t, auto i, auto w) { return ts::sum(ts::gather(t, i) * w); })(table, index, weights);
+  return ts::grad([](auto t, auto i, auto w) { return ts::sum(ts::embedding(t, i) * w); })(table, index, weights);
 });
 
 // Errors of sums do not grow with the number of terms, whichever kernel adds them up: docs/decisions/0029.

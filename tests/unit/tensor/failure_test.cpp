@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/oracle/oracle.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
@@ -99,7 +101,7 @@ struct Net {
   ts::Stack<Layer> layers;
   ts::ShardedTensor<float, 1> bias;
   ts::Scalar rate;
-  constexpr auto operator()(const auto& i) const { return layers(ts::gather(table, i)) + bias; }
+  constexpr auto operator()(const auto& i) const { return layers(ts::embedding(table, i)) + bias; }
 };
 
 // A step of training that ends with a look-up in what it made: an index out of range is found after updates.
@@ -110,7 +112,7 @@ struct Step {
       return ts::sum(out * out);
     })(net, index);
     auto next = ts::optim::tree_map([](auto p, auto g) { return p - 0.125f * g; }, net, gradient);
-    return std::tuple(next, loss, ts::gather(next.table, later));
+    return std::tuple(next, loss, ts::embedding(next.table, later));
   }
 };
 constexpr auto step = ts::compile(Step{});

@@ -92,10 +92,9 @@ class Fault final : public rt::StepObserver {
 
   Fault(int n, float value) : left(n), to(value) {}
   void ran(const rt::FrameLayout& layout, rt::Frame& frame, const rt::RanSteps& steps) override {
-    if (!steps.stored) return;
     for (int s = steps.first; s < steps.first + steps.count; ++s)
       for (const std::int32_t v : layout.plan().steps[static_cast<std::size_t>(s)].outputs)
-        if (v >= 0 && left-- == 0) spoil(layout, frame, v);
+        if (v >= 0 && layout.value(v).role != ts::ValueRole::fused && left-- == 0) spoil(layout, frame, v);
   }
 
  private:

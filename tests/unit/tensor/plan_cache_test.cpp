@@ -20,6 +20,7 @@
 #include "../base/expect_error.hpp"
 
 #include <tessera/ops/ops.hpp>
+#include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/steps/attention_step.hpp>
 #include <tessera/runtime/steps/contraction_step.hpp>
 #include <tessera/runtime/steps/indexed_step.hpp>

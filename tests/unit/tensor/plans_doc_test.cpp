@@ -46,7 +46,7 @@ constexpr auto smooth = [](auto x) {  // x [16/data, 8]
 constexpr auto halos = ts::freeze([] {
   return ts::plan(smooth, ts::Mesh({{"data", 4}}), ts::abstract<float>({16, 8}, {"data"}));
 });
-static_assert(halos.count(ts::all_gather) == 0 && halos.unasked_count() == 0);
+static_assert(halos.count(ts::all_gather) == 0 && halos.implicit_count() == 0);
 
 }  // namespace
 
@@ -90,14 +90,14 @@ on the wire of a device: 131,076 B -> 38,916 B
                              "[communication] bytes on the wire: 38916 more after 0, the scope at plans_doc_test.cpp:",
                              " allows 10000; most of it is all_reduce of 16384 bytes at plans_doc_test.cpp:");
 
-  const auto unasked = [&] {
-    ts::CommunicationScope scope({.forbid_unasked_reshards = true});
+  const auto implicit = [&] {
+    ts::CommunicationScope scope({.forbid_implicit_reshards = true});
     constexpr auto product = ts::compile([](auto a, auto b) { return a * b; });
     product(x, ts::reshard(x, {ts::none, "data"}));
   };
   tessera_test::expect_error(
-      ts::errc::policy, unasked,
-      "[plan] reshard that nobody asked for: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      ts::errc::policy, implicit,
+      "[plan] implicit reshard: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
       "{-,data} to {data,-} for its use at plans_doc_test.cpp:");
 }
 

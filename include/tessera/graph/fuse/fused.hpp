@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/graph/ir/op.hpp>
 
 namespace tessera {
@@ -23,7 +24,7 @@ enum class InstrKind : std::uint8_t {
   uniform,  ///< uniform number `a` of the call
   index,    ///< global index along dim `a` of the iteration space: the row dim at element level, else an outer one
   compute,  ///< elementwise `op` of instructions a, b, c
-  reduce,   ///< sum, max or min (`op`) of instruction `a` along the row, in pass `phase - 1`; at row level
+  reduce,   ///< `reduction` of instruction `a` along the row, in pass `phase - 1`; at row level
 };
 
 /// One instruction. Operands are earlier instructions.
@@ -34,6 +35,7 @@ struct Instr {
   Level level = Level::uniform;
   std::uint8_t phase = 0;  ///< number of passes over the row that must have ended before the value exists
   std::uint8_t a = 0, b = 0, c = 0;
+  Reduction reduction = Reduction::sum;
   friend constexpr bool operator==(const Instr&, const Instr&) = default;
 };
 
@@ -41,16 +43,16 @@ struct Instr {
 enum class StoreKind : std::uint8_t {
   element,  ///< every element, in the pass of its phase
   row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
-  /// Reduced with `op` into the output view, which repeats along the reduced dims (stride 0). A value at row or uniform
-  /// level counts once a row, unless `along_row`.
+  /// Combined by `reduction` into the output view, which repeats along the reduced dims (stride 0). A value at row or
+  /// uniform level counts once a row, unless `along_row`.
   accumulate,
 };
 
 struct Store {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;         ///< of an accumulation: sum, max, min
-  bool along_row = false;  ///< of an accumulation: the row dim is among the reduced ones
-  std::uint8_t instr = 0;  ///< the value stored
+  Reduction reduction = Reduction::sum;  ///< of an accumulation
+  bool along_row = false;                ///< of an accumulation: the row dim is among the reduced ones
+  std::uint8_t instr = 0;                ///< the value stored
   DType dtype = DType::f32;
   friend constexpr bool operator==(const Store&, const Store&) = default;
 };
@@ -101,9 +103,9 @@ struct FusedCall {
   const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
   const double* uniforms = nullptr;
   /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
-  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in
-  /// order, indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is
-  /// completed across shards between passes.
+  /// passes run are written to `row_values` when it is not null: one slot for each reduce instruction, in
+  /// order, indexed [reduce][row], rows counted as in row_begin: a double, or of integers and bools the bits of an i64.
+  /// This is how a reduction along a sharded row is completed across shards between passes.
   int phase_begin = 0, phase_end = 1;
   double* row_values = nullptr;
   std::int64_t row_values_stride = 0;  ///< between reduces

@@ -140,7 +140,6 @@ class UnitWriter {
     UnitOperand made;
     made.node = id;
     made.accumulates = !read_inside(group, id);
-    made.reduce_op = graph_[id].op;
     for (int d = 0; d < group.rank; ++d) {
       const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
       if (own < 0 || reduced.has(own) || graph_[operand].is_unit(own)) continue;

@@ -136,6 +136,8 @@ class FusedWriter {
         return;
       }
       instr.kind = InstrKind::reduce;
+      instr.op = Op::constant;
+      instr.reduction = row_of(node).reduction;
       instr.level = Level::row;
       ++instr.phase;
       if (instr.phase >= fused_.phases) fused_.phases = static_cast<std::uint8_t>(instr.phase + 1);
@@ -150,7 +152,7 @@ class FusedWriter {
     if (output.accumulates) {
       const int operand = graph_.operand(output.node, 0);
       store.kind = StoreKind::accumulate;
-      store.op = output.reduce_op;
+      store.reduction = row_of(graph_[output.node]).reduction;
       // Along the row when the operand extends there and the result does not.
       store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
                         !graph_[operand].is_unit(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
@@ -222,7 +224,8 @@ class KernelTable {
 
   static constexpr std::uint64_t hash_of(const Instr& i) {
     return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
-           static_cast<std::uint64_t>(i.a) << 16 ^ static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
+           static_cast<std::uint64_t>(i.reduction) << 40 ^ static_cast<std::uint64_t>(i.a) << 16 ^
+           static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
   }
 };
 

@@ -16,8 +16,7 @@ struct UnitOperand {
   std::int32_t node = -1;
   std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
-  bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
-  Op reduce_op = Op::sum;
+  bool accumulates = false;  ///< a result reduced, as its row says, over the dims of the space that it lacks
 };
 
 struct Unit {

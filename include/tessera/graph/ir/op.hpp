@@ -77,12 +77,13 @@ enum class Op : std::uint32_t {
   fold = operation_id("fold"),        ///< runs added back into one dim: the gradient of windows
   cumsum =
       operation_id("cumsum"),  ///< along one dim, of each element the sum of those before it, with or without itself
-  argsort = operation_id("argsort"),        ///< the indices that put one dim in order, the first so many of them
-  take_along = operation_id("take_along"),  ///< elements along one dim at integer indices of the same rank
-  put_along = operation_id(
-      "put_along"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
-  gather = operation_id("gather"),    ///< rows of a table at integer indices: embedding lookup
-  scatter = operation_id("scatter"),  ///< rows added into a table shaped like the third operand: the gradient of gather
+  argsort = operation_id("argsort"),  ///< the indices that put one dim in order, the first so many of them
+  gather = operation_id("gather"),    ///< elements along one dim at integer indices of the same rank
+  scatter_add = operation_id(
+      "scatter_add"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
+  embedding = operation_id("embedding"),  ///< rows of a table at integer indices: embedding lookup
+  index_add =
+      operation_id("index_add"),  ///< rows added into a table shaped like the third operand: the gradient of embedding
   attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
   attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
   attention_grad = operation_id("attention_grad"),  ///< its cotangent of queries, keys or values

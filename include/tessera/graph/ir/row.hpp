@@ -7,6 +7,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/host_number.hpp>
 #include <tessera/graph/ir/node.hpp>
@@ -22,7 +23,7 @@ enum class OpKind : std::uint8_t {
   source,       ///< arguments and numbers: nothing to compute
   index,        ///< a value that follows from its position alone
   elementwise,  ///< one result element from one element of each operand
-  reduction,    ///< sum, max, min
+  reduction,    ///< of the elements along some dims: see OpRow::reduction
 };
 
 /// What runs as one step: a fused group of nodes, or a node of its own.
@@ -150,9 +151,10 @@ struct OpRow {
   ViewRule view = nullptr;                     ///< null: no view, or one by factors
   UnderViewRule under_view = nullptr;          ///< null: a result is resharded on its own
   PermutationRule permutation = nullptr;
-  NumberFunction number = nullptr;     ///< of elementwise operations
-  IntegerFunction integers = nullptr;  ///< null: integers are computed with as other numbers are
-  HostRule host = nullptr;             ///< null: a number on the host is what `number` and `integers` make of it
+  Reduction reduction = Reduction::sum;  ///< of reductions and scans; of others, how partial values of results combine
+  NumberFunction number = nullptr;       ///< of elementwise operations
+  IntegerFunction integers = nullptr;    ///< null: integers are computed with as other numbers are
+  HostRule host = nullptr;               ///< null: a number on the host is what `number` and `integers` make of it
   HostSource host_source = HostSource::no;
   bool folds = false;              ///< constants are computed when the program is compiled
   bool simplifies = false;         ///< has a SimplifyRule: set where rows are collected
@@ -189,10 +191,11 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
   const PartialRule partial = row_of(graph[id]).partial;
   return partial != nullptr && partial(graph, id);
 }
-/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
-/// the others false.
-constexpr Reduction combined_by(Op op, DType dtype) {
-  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+/// How partial values that a node makes combine. There is no sum of bools: one of them holds what was looked up, the
+/// others false.
+constexpr Reduction combined_by(const Node& node) {
+  const Reduction own = row_of(node).reduction;
+  return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 
 /// Marks the host scalars of a graph, rank-0 values made of numbers alone: 1, and 2 for one that depends on a Scalar,

@@ -101,7 +101,7 @@ template <class Self> struct Operators {
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
                   "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::gather(x, indices); elements are not assigned, ts::select(condition, x, y) "
+                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
                   "makes a new tensor");
     return static_cast<const Self&>(*this);
   }

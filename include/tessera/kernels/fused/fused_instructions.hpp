@@ -2,11 +2,13 @@
 #define TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/kernels/fused/fused_rows.hpp>
 #include <tessera/kernels/fused/fused_schedule.hpp>
 #include <tessera/kernels/simd/lane_ops.hpp>
@@ -142,41 +144,67 @@ struct Total {
   }
 };
 
-template <Op O, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
+/// What lanes and totals of a reduction begin with: of narrow integers the identity of theirs, so that of no elements
+/// it is a value of the element type.
+template <Reduction R, DType Type> constexpr auto first_value() {
+  using E = element_t<Type>;
   using T = lanes_of<Type>;
-  sums.template get<T>(to) = splat<T>(identity<O, T>());
+  return static_cast<T>(monoid_of<R>::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
 }
 
-template <Op O, DType Type> TESSERA_INLINE void clear_total(Total& total) {
+/// A row value as other shards read it: whole numbers keep all their bits.
+template <class T> TESSERA_INLINE double to_slot(T value) {
+  if constexpr (std::is_integral_v<T>)
+    return std::bit_cast<double>(static_cast<std::int64_t>(value));
+  else
+    return static_cast<double>(value);
+}
+template <class T> TESSERA_INLINE T from_slot(double slot) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
+  else
+    return static_cast<T>(slot);
+}
+
+template <Reduction R, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
+  using T = lanes_of<Type>;
+  sums.template get<T>(to) = splat<T>(first_value<R, Type>());
+}
+
+template <Reduction R, DType Type> TESSERA_INLINE void clear_total(Total& total) {
   auto& value = total.get<lanes_of<Type>>();
-  value = identity<O, std::remove_reference_t<decltype(value)>>();
+  value = static_cast<std::remove_reference_t<decltype(value)>>(first_value<R, Type>());
 }
 
 /// Adds the lanes of `sums[0 .. Count)` to the total and clears them.
-template <Op O, DType Type, int Count, class File> TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
+template <Reduction R, DType Type, int Count, class File>
+TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
+  using M = monoid_of<R>;
   using T = lanes_of<Type>;
   Lanes<T> all = sums[0].template get<T>(to);
-  if constexpr (Count == 2) all = apply<combining(O)>(all, sums[1].template get<T>(to));
-  if constexpr (Count == 4)
-    all = apply<combining(O)>(apply<combining(O)>(all, sums[1].template get<T>(to)),
-                              apply<combining(O)>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+  if constexpr (Count == 2) M::join(all, sums[1].template get<T>(to));
+  if constexpr (Count == 4) {
+    M::join(all, sums[1].template get<T>(to));
+    M::join(all, monoids::combined<M>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+  }
   auto& value = total.get<T>();
-  value = combine<O>(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<O>(all)));
-  for (int u = 0; u < Count; ++u) clear_lanes<O, Type>(sums[u], to);
+  M::join(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<M>(all)));
+  for (int u = 0; u < Count; ++u) clear_lanes<R, Type>(sums[u], to);
 }
 
 /// Combines a value into one element of an output.
-template <Op O, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
+template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
+  using M = monoid_of<R>;
   using E = element_t<Type>;
   E* element = reinterpret_cast<E*>(at);
   if constexpr (std::is_same_v<E, bool>)
-    *element = combine<O>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
+    *element = monoids::combined<M>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
   else
-    *element = static_cast<E>(combine<O>(static_cast<T>(*element), value));
+    *element = static_cast<E>(monoids::combined<M>(static_cast<T>(*element), value));
 }
 
 /// A store at every element, or the accumulation of one value in lanes.
-template <StoreKind Kind, Op O, bool Reduces, DType To, DType From, class File>
+template <StoreKind Kind, Reduction R, bool Reduces, DType To, DType From, class File>
 TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
                           std::int64_t offset, bool past_caches) {
   using T = lanes_of<To>;
@@ -184,11 +212,11 @@ TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std:
   const Lanes<T> value = convert<T>(values.template get<lanes_of<From>>(exit.instr));
   if constexpr (Reduces) {
     auto& sum = sums.template get<T>(exit.to);
-    sum = apply<combining(O)>(value, sum);
+    sum = monoids::combined<monoid_of<R>>(value, sum);
   } else {
     E* target = reinterpret_cast<E*>(outputs[exit.slot]) + offset;
     if constexpr (Kind == StoreKind::accumulate) {
-      const Lanes<T> sum = apply<combining(O)>(value, load(target));
+      const Lanes<T> sum = monoids::combined<monoid_of<R>>(value, load(target));
       if constexpr (std::is_same_v<T, bool>)
         store(target, sum);
       else

@@ -149,7 +149,7 @@ template <class P> struct FusedRun {
                                        std::byte* const* outputs, std::int64_t offset,
                                        [[maybe_unused]] bool past_caches) {
     constexpr const Exits& list = schedule.exits[Pass];
-    (leave<list[K].kind, list[K].op, list[K].reduces, list[K].dtype, list[K].source>(
+    (leave<list[K].kind, list[K].reduction, list[K].reduces, list[K].dtype, list[K].source>(
          sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
      ...);
   }
@@ -203,11 +203,12 @@ template <class P> struct FusedRun {
   }
 
   /// Writes what accumulation `exit` holds to its output and starts it anew.
-  template <Op O, DType Type, int Count> TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
-    add_to_total<O, Type, Count>(values.totals[exit.to], values.sums, exit.to);
+  template <Reduction R, DType Type, int Count>
+  TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
+    add_to_total<R, Type, Count>(values.totals[exit.to], values.sums, exit.to);
     if (targets[exit.slot] != nullptr)
-      combine_element<O, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
-    clear_total<O, Type>(values.totals[exit.to]);
+      combine_element<R, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
+    clear_total<R, Type>(values.totals[exit.to]);
   }
 
   /// No lane takes more terms in a window than a run has.
@@ -225,12 +226,12 @@ template <class P> struct FusedRun {
     each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
       if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
-        for (int u = 0; u < count; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
-        clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+        for (int u = 0; u < count; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
+        clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
       } else if constexpr (exit.reduces) {
         std::byte* const target = rows.row[P::inputs + exit.slot];
         if (targets[exit.slot] != target) {
-          finish_accumulation<exit.op, exit.dtype, count>(values, exit);
+          finish_accumulation<exit.reduction, exit.dtype, count>(values, exit);
           targets[exit.slot] = target;
         }
       }
@@ -240,7 +241,7 @@ template <class P> struct FusedRun {
       each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
         constexpr Exit exit = list[k];
         if constexpr (exit.reduces)
-          add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+          add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
       });
       values.pending[Pass] = 0;
     };
@@ -280,7 +281,7 @@ template <class P> struct FusedRun {
     each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
       if constexpr (exit.reduces && exit.to < P::fused.instr_count)
-        add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+        add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
     });
   }
 
@@ -295,10 +296,10 @@ template <class P> struct FusedRun {
           call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
       T value;
       if (Stage <= call.phase_begin) {
-        value = static_cast<T>(*slot);
+        value = from_slot<T>(*slot);
       } else {
         value = static_cast<T>(values.totals[exit.to].template get<T>());
-        if (slot != nullptr) *slot = static_cast<double>(value);
+        if (slot != nullptr) *slot = to_slot(value);
       }
       values.shared.template get<T>(exit.to) = splat<T>(value);
     });
@@ -314,7 +315,7 @@ template <class P> struct FusedRun {
         if constexpr (exit.kind == StoreKind::row)
           *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
         else
-          combine_element<exit.op, exit.dtype>(at, value);
+          combine_element<exit.reduction, exit.dtype>(at, value);
       });
     if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
       // An earlier call made this pass, but what it kept is gone.
@@ -327,8 +328,8 @@ template <class P> struct FusedRun {
     constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
     each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
-      for (int u = 0; u < unroll; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
-      clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+      for (int u = 0; u < unroll; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
+      clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
     });
     uniform_steps(std::make_index_sequence<static_cast<std::size_t>(schedule.uniform.size)>{}, values.shared,
                   {rows, call}, call.uniforms);
@@ -338,7 +339,7 @@ template <class P> struct FusedRun {
     }
     each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
-      finish_accumulation<exit.op, exit.dtype, unroll>(values, exit);
+      finish_accumulation<exit.reduction, exit.dtype, unroll>(values, exit);
     });
   }
 };

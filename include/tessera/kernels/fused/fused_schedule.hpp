@@ -30,7 +30,7 @@ struct Step {
 /// One value that leaves a pass: a reduction or a store.
 struct Exit {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;
+  Reduction reduction = Reduction::sum;
   bool reduces = false;  ///< kept in lanes and combined across them, along the row or along rows
   DType dtype = DType::f32, source = DType::f32;
   std::uint8_t instr = 0;  ///< the value
@@ -99,7 +99,7 @@ constexpr Exit make_reduce(const Fused& fused, int index, int slot) {
   const Instr& instr = fused.instrs[index];
   const Instr& operand = fused.instrs[instr.a];
   return {StoreKind::accumulate,
-          instr.op,
+          instr.reduction,
           true,
           instr.dtype,
           operand.dtype,
@@ -113,7 +113,7 @@ constexpr Exit make_exit(const Fused& fused, int output) {
   const Store& store = fused.stores[output];
   const Instr& value = fused.instrs[store.instr];
   return {store.kind,
-          store.op,
+          store.reduction,
           store.kind == StoreKind::accumulate && store.along_row,
           store.dtype,
           value.dtype,

@@ -3,10 +3,10 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/kernels/simd/lane_math.hpp>
 #include <tessera/ops/rows.hpp>
 
@@ -114,48 +114,21 @@ template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
     return Operation::value(x...);
 }
 
-/// How a reduction combines two values.
-constexpr Op combining(Op reduction) {
-  return reduction == Op::max ? Op::maximum : reduction == Op::min ? Op::minimum : Op::add;
-}
-
-/// What a reduction of nothing gives.
-template <Op Reduction, class T> constexpr T identity() {
-  using Limits = std::numeric_limits<T>;
-  if constexpr (Reduction == Op::sum)
-    return T(0);
-  else if constexpr (Limits::has_infinity)
-    return Reduction == Op::max ? -Limits::infinity() : Limits::infinity();
-  else
-    return Reduction == Op::max ? Limits::lowest() : Limits::max();
-}
-
-/// Combines two scalars as the lanes of a reduction are; NaN propagates.
-template <Op Reduction, class T> constexpr T combine(T x, T y) {
-  if constexpr (Reduction == Op::sum)
-    return static_cast<T>(x + y);
-  else if constexpr (Reduction == Op::max)
-    return x != x || x > y ? x : y;
-  else
-    return x != x || x < y ? x : y;
-}
-
-/// Reduces all lanes to one value.
-template <Op Reduction, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
+/// Reduces all lanes to one value, by a monoid.
+template <class M, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
   if constexpr (std::is_same_v<T, bool>) {
-    const Lanes<std::int32_t> bits = convert<std::int32_t>(x);
-    return reduce_lanes < Reduction == Op::sum ? Op::max : Reduction > (bits) != 0;
+    return reduce_lanes<M>(convert<std::int32_t>(x)) != 0;
   } else {
-    return horizontal(
-        [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
-          if constexpr (Reduction == Op::sum)
-            return xsimd::batch<T>(a + b);
-          else if constexpr (Reduction == Op::max)
-            return simd::maximum<T>(a, b);
-          else
-            return simd::minimum<T>(a, b);
-        },
-        x);
+    // One register as lanes: where lanes take two, the second half of the result is not computed.
+    const auto lanes = [](const xsimd::batch<T>& part) TESSERA_INLINE_LAMBDA {
+      if constexpr (Lanes<T>::parts == 1)
+        return Lanes<T>{{part}};
+      else
+        return Lanes<T>{{part, part}};
+    };
+    return horizontal([&](const xsimd::batch<T>& a, const xsimd::batch<T>& b)
+                          TESSERA_INLINE_LAMBDA { return monoids::combined<M>(lanes(a), lanes(b)).part[0]; },
+                      x);
   }
 }
 

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <xsimd/xsimd.hpp>
-
 #include <tessera/base/bf16.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/simd/xsimd.hpp>
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {

@@ -47,8 +47,10 @@ namespace tessera::ops {
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
   if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
-  if (rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label)
-    fail_shapes(c, "inner dims differ", "matmul");
+  bool matrices =
+      rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
+  for (int d = 0; d < rank_b - 2; ++d) matrices = matrices && labels.b[d] == labels.a[d];
+  if (matrices) fail_shapes(c, "inner dims differ", "matmul");
   std::string equation;
   const auto add = [&](const std::int8_t* own, int rank) {
     for (int d = 0; d < rank; ++d) equation += static_cast<char>('a' + own[d]);

@@ -27,7 +27,39 @@ template <int N> struct Conv {
   std::int64_t groups = 1;
 };
 
+/// How the windows of a transposed convolution overlap in its result: those of a convolution with the same strides,
+/// padding, dilation and groups, whose operand it makes. Of the operands with as many windows it makes the shortest,
+/// and `output_padding` makes it longer at the end.
+template <int N> struct ConvTranspose {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
+                              dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
 namespace detail {
+
+/// A dim as two, [groups, features of a group].
+constexpr Value split_groups(Value x, int dim, Value groups) {
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d <= x.rank(); ++d) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    f.order[f.count] = f.out_dim[f.count] = f.count;
+    ++f.count;
+  }
+  sizes[dim] = groups;
+  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+}
+/// The last dim but one, the groups, and the last dim as one.
+constexpr Value merge_groups(Value x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
 
 template <int N> struct ConvTag {
   template <class X, class W, class... Options> struct result : X {
@@ -58,8 +90,8 @@ template <int N> struct ConvTag {
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
     const bool grouped = !groups.is_number(1);
     if (grouped) {
-      x = split(x, x.rank() - 1, groups);
-      w = split(w, w.rank() - 1, groups);
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 1, groups);
     }
     EinsumLabels labels{};
     for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
@@ -74,28 +106,66 @@ template <int N> struct ConvTag {
     if (grouped) labels.b[b++] = 9;
     labels.b[b++] = labels.out[out++] = 8;
     Value y = rounded_product<void>(build::einsum(x, w, labels), type);
-    return grouped ? merge_last(y) : y;
+    return grouped ? merge_groups(y) : y;
   }
-  /// A dim as [groups, rest].
-  static constexpr Value split(Value x, int dim, Value groups) {
-    Factors f{};
-    Value sizes[max_rank]{};
-    for (int d = 0; d <= x.rank(); ++d) {
-      f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-      f.order[f.count] = f.out_dim[f.count] = f.count;
-      ++f.count;
-    }
-    sizes[dim] = groups;
-    return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+};
+
+template <int N> struct ConvTransposeTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Said = decltype([] {
+      static_assert(X::rank == N + 2 && W::rank == N + 2,
+                    "tessera: a transposed convolution takes [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features of a group]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: operand and weights of a transposed convolution have one floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
   }
-  static constexpr Value merge_last(Value x) {
-    Factors f{};
-    for (int d = 0; d < x.rank(); ++d) {
-      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-      f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
-      ++f.count;
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
+                                  const Value* output_padding, const Value* dilation, Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported,
+           "[conv_transpose] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    Value taps[N], extents[N];
+    for (int d = 0; d < N; ++d) {
+      taps[d] = build::extent(w, d);
+      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
     }
-    return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 2, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = build::einsum(x, w, labels);
+    if (grouped) y = merge_groups(y);
+    for (int d = N - 1; d >= 0; --d) {
+      const bool is_unit = x.is_unit(1 + d) && taps[d].is_number(1);
+      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_unit);
+    }
+    for (int d = 0; d < N; ++d) {
+      const Value longer = extents[d] + output_padding[d];
+      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
+      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+    }
+    return build::cast(y, type);
   }
 };
 
@@ -120,6 +190,30 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
   return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
+}
+
+/// Transposed convolutions: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
+/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]: `conv_transpose2d(x, w, {.strides = {2, 2}})`. Each
+/// element of x adds its multiple of w to the window that it stands for: with w [.., out, in] of a convolution, dims
+/// exchanged, what the gradient of that convolution does. Weights are PyTorch's with the spatial dims first.
+///
+/// Windows, before they are added, are in memory; of bf16 they are f32, and their sum is rounded once.
+/// Errors: shape_mismatch for features that differ, groups that don't divide, a stride or dilation below one, padding
+/// that leaves nothing. Communication: as the convolutions.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
+                                           Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                           Dim(options.padding[0]), Dim(options.padding[1]),
+                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
+                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
 
 }  // namespace tessera

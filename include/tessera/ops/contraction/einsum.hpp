@@ -120,7 +120,8 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
 template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
   constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(matrices, "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
+  static_assert(matrices,
+                "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
   static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
                          "ts::einsum");
   static_assert(alike, "tessera: the operands of matmul have one element type");

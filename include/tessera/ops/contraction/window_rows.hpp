@@ -127,26 +127,34 @@ struct WindowsOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
+/// The windows end in the dim that they are added to.
+constexpr Shape fold_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
+  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below one", "conv_transpose");
+  std::int64_t last_window = 0, last_element = 0;
+  if (volume(shape) > 0 &&
+      (!multiply_fits(shape[dim] - 1, stride, last_window) ||
+       !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
+    fail_shapes(c, "windows are longer than the dim", "conv_transpose");
+  shape.erase(dim + 1);
+  shape[dim] = extent;
+  return shape;
+}
+
 // Operands: stride, dilation and extent after the first.
 struct FoldOp {
   static constexpr OpRow row{.name = "fold",
                              .unit = UnitKind::fold,
                              .arity = 4,
                              .linear = Linearity::first,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   Shape shape = c.operand(0);
-                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-                                   shape.erase(dim + 1);
-                                   shape[dim] = c.number(3);
-                                   return shape;
-                                 },
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                                   rule.operands[0], rule.result, rule);
-                                 }};
+                             .shape = fold_shape,
+                             .sharding = [](const GraphView& graph, int id, FactorRule& rule) {
+                               rule.operands.resize(4);
+                               windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                               rule.operands[0], rule.result, rule);
+                             }};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const int dim = dim_of(r.node());
     r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));

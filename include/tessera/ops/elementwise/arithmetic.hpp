@@ -192,7 +192,7 @@ template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::curre
 }
 
 /// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// extent 1 is static (from keepdims or ts::unsqueeze) repeat. Element types that differ are promoted: see `promote`.
 /// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)

@@ -10,8 +10,8 @@
 
 namespace tessera::ops {
 
-/// gather: operands table [N, row...] and indices [i...]; result [i..., row...].
-constexpr Shape gather_shape(const ShapeContext& c) {
+/// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
+constexpr Shape embedding_shape(const ShapeContext& c) {
   Shape shape = c.operand(1);
   for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
   return shape;
@@ -57,30 +57,30 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
   return {};
 }
 
-struct GatherOp {
+struct EmbeddingOp {
   static constexpr OpRow row{
-      .name = "gather",
+      .name = "embedding",
       .unit = UnitKind::indexed,
       .arity = 2,
       .linear = Linearity::first,
-      .shape = gather_shape,
+      .shape = embedding_shape,
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
       .partial = always_partial,
       .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
     const Value sums =
-        g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+        g.make({.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
                {g.id, r.x(1).id, table.id});
     r.add(0, build::cast(sums, table.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
-// scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
-struct ScatterOp {
+// index_add: operands rows [i..., row...], indices [i...] and a table for its shape.
+struct IndexAddOp {
   static constexpr OpRow row{
-      .name = "scatter",
+      .name = "index_add",
       .unit = UnitKind::indexed,
       .arity = 3,
       .linear = Linearity::first,
@@ -91,7 +91,7 @@ struct ScatterOp {
       .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value rows = r.x(0), g = r.full_g();
-    r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+    r.add(0, g.make({.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
                     {g.id, r.x(1).id}));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) {
@@ -100,7 +100,7 @@ struct ScatterOp {
   };
 };
 
-using IndexedOperations = OperationList<GatherOp, ScatterOp>;
+using IndexedOperations = OperationList<EmbeddingOp, IndexAddOp>;
 
 }  // namespace tessera::ops
 

@@ -2,16 +2,18 @@
 #define TESSERA_OPS_INDEXING_SCAN_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/indexing/scan_rows.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {
 
 namespace detail {
 
-template <int Rank, int D, Scan S> struct CumsumTag {
-  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
+template <class Operation, int Rank, int D, Scan S> struct ScanTag {
+  template <class A>
+  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::cumsum(x.at(context.source), x.shifted(D, Rank), S);
+    return build::scan(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }
 };
 
@@ -22,7 +24,14 @@ template <int Rank, int D, Scan S> struct CumsumTag {
 /// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
 /// all_gather of one total a line from each device.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
-  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+  return call<detail::ScanTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+/// Products along one dim, of each element those before it and itself; as cumsum in all else. f32 is multiplied in f64,
+/// and rounded where it is stored; of a split dim the product of each device's part has to be in the range of the
+/// element type. The gradient is right at zeros, as in PyTorch; second derivatives are right where none is.
+template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumprod(const X& x, Here at = Here::current()) {
+  return call<detail::ScanTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
 }  // namespace tessera

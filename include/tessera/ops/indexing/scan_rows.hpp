@@ -10,15 +10,18 @@
 
 namespace tessera::build {
 
-constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
-  const Value wide = cast(x, summed_as(x.dtype()));
+/// Reduces what comes before each element along a dim, by the operation's monoid.
+constexpr Value scan(Op op, Value x, int dim, Scan how) {
+  const Reduction reduction = row_of(op).reduction;
+  const DType type = reduced_type(reduction, x.dtype());
+  if (x.is_unit(dim) && !how.exclusive) return cast(x, type);
+  const Value wide = cast(x, partial_type(reduction, x.dtype()));
   const Node& from = wide.node();
-  return cast(
-      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
-                {wide.id}),
-      sum_type(x.dtype()));
+  return cast(wide.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = how.pack(dim)},
+                        {wide.id}),
+              type);
 }
+constexpr Value cumsum(Value x, int dim, Scan how) { return scan(Op::cumsum, x, dim, how); }
 
 }  // namespace tessera::build
 
@@ -28,19 +31,19 @@ constexpr BrokenRule check_scan(const NodeCheck& c) {
   return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
 }
 
-// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
-struct CumsumOp {
-  static constexpr OpRow row{.name = "cumsum",
-                             .unit = UnitKind::scan,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = like_shape,
-                             .sharding = like_sharding};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    Scan scan = Scan::of(r.node());
-    scan.reverse = !scan.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
-  };
+/// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .unit = UnitKind::scan,
+          .arity = 1,
+          .linear = linear,
+          .shape = like_shape,
+          .sharding = like_sharding,
+          .reduction = reduction};
+}
+
+/// What scans have besides their row and gradient.
+struct ScanOperation {
   static constexpr CheckRule check = check_scan;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const Scan scan = Scan::of(graph[id]);
@@ -48,7 +51,33 @@ struct CumsumOp {
   };
 };
 
-using ScanOperations = OperationList<CumsumOp>;
+struct CumsumOp : ScanOperation {
+  static constexpr OpRow row = scan_row("cumsum", Reduction::sum, Linearity::first);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Scan scan = Scan::of(r.node());
+    scan.reverse = !scan.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
+};
+
+/// Each element x is a factor of the products from it on. Before the first zero of a line the slopes are the sum of
+/// g y / x; at it the zero is left out of the products that it is in; behind it they are 0.
+struct CumprodOp : ScanOperation {
+  static constexpr OpRow row = scan_row("cumprod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Scan how = Scan::of(r.node()), back{!how.reverse, how.exclusive};
+    const int dim = dim_of(r.node());
+    const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value zeros = build::cumsum(build::select(is_zero, one, zero), dim, {.reverse = how.reverse});
+    const Value first = build::binary(Op::logical_and, is_zero, build::binary(Op::equal, zeros, one));
+    const Value passed = build::scan(r.node().op, build::select(first, one, x), dim, how);
+    const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
+    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, zero)));
+  };
+};
+
+using ScanOperations = OperationList<CumsumOp, CumprodOp>;
 
 }  // namespace tessera::ops
 

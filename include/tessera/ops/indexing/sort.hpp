@@ -2,6 +2,7 @@
 #define TESSERA_OPS_INDEXING_SORT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {
@@ -21,44 +22,16 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   }
 };
 
-template <int Rank, int D> struct TakeAlongTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class Indices> struct result : A {
-    using Said = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = x.shifted(D, Rank);
-    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
-                     "it first");
-    return build::take_along(x.at(context.source), dim, indices);
-  }
-};
-
 template <int Rank, int D, Order O> struct SortTag {
   template <class A> using result = A;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
-    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
+    return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
   }
 };
 
 }  // namespace detail
-
-/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
-/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
-/// shape_mismatch where another dim differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
 
 /// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
 /// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
@@ -88,7 +61,7 @@ template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
-  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
+  const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 

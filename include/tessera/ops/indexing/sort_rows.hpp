@@ -23,16 +23,16 @@ constexpr Value argsort(Value x, int dim, Order order, DType type, Value count =
   const std::int32_t operands[] = {x.id, count.id};
   return x.make(made, operands, all ? 1 : 2);
 }
-constexpr Value take_along(Value x, int dim, Value indices) {
-  return x.make({.op = Op::take_along,
+constexpr Value gather(Value x, int dim, Value indices) {
+  return x.make({.op = Op::gather,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
                  .unit = indices.node().unit,
                  .labels = pack_dim(dim)},
                 {x.id, indices.id});
 }
-constexpr Value put_along(Value x, int dim, Value indices, Value like) {
-  return x.make({.op = Op::put_along,
+constexpr Value scatter_add(Value x, int dim, Value indices, Value like) {
+  return x.make({.op = Op::scatter_add,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
                  .unit = like.node().unit,
@@ -50,7 +50,7 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
     fail_shapes(c, "more elements along the dim than i32 counts");
   if (c.node().arity == 1) return shape;
-  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is more than the dim has", "topk");
   extent = c.number(1);
   return shape;
 }
@@ -58,7 +58,16 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
     if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
-      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
+      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "gather");
+}
+
+/// Each element of the source has an index, and the result is shaped like operand 2.
+constexpr Shape scatter_add_shape(const ShapeContext& c) {
+  const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
+  for (std::size_t d = 0; d < result.size(); ++d)
+    if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
+      fail_shapes(c, "source and indices have one shape, and the dims of the result but that along which is added");
+  return result;
 }
 
 /// Dims other than that of the node are those of the first operands.
@@ -73,13 +82,13 @@ constexpr BrokenRule check_argsort(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
   return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
 }
-constexpr BrokenRule check_take_along(const NodeCheck& c) {
+constexpr BrokenRule check_gather(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
   return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
 }
-constexpr BrokenRule check_put_along(const NodeCheck& c) {
+constexpr BrokenRule check_scatter_add(const NodeCheck& c) {
   if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
-  return check_take_along(c);
+  return check_gather(c);
 }
 
 struct ArgsortOp {
@@ -94,8 +103,8 @@ struct ArgsortOp {
   };
 };
 
-struct TakeAlongOp {
-  static constexpr OpRow row{.name = "take_along",
+struct GatherOp {
+  static constexpr OpRow row{.name = "gather",
                              .unit = UnitKind::along,
                              .arity = 2,
                              .linear = Linearity::first,
@@ -108,29 +117,29 @@ struct TakeAlongOp {
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
-    r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+    r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
-  static constexpr CheckRule check = check_take_along;
+  static constexpr CheckRule check = check_gather;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-struct PutAlongOp {
-  static constexpr OpRow row{.name = "put_along",
+struct ScatterAddOp {
+  static constexpr OpRow row{.name = "scatter_add",
                              .unit = UnitKind::along,
                              .arity = 3,
                              .linear = Linearity::first,
-                             .shape = [](const ShapeContext& c) { return c.operand(2); },
+                             .shape = scatter_add_shape,
                              .sharding = along_dim_sharding,
                              .shape_only = 1u << 2,
                              .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
+    r.add(0, build::gather(r.full_g(), dim_of(r.node()), r.x(1)));
   };
-  static constexpr CheckRule check = check_put_along;
+  static constexpr CheckRule check = check_scatter_add;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
+using SortOperations = OperationList<ArgsortOp, GatherOp, ScatterAddOp>;
 
 }  // namespace tessera::ops
 

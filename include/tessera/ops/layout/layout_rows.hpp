@@ -348,7 +348,7 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
   for (int p = 0; p < f.count; ++p) {
     if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
         f.order[p] >= f.count)
-      return "parts lie in dims";
+      return "the dims of a part exist";
     if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
     placed |= 1u << f.order[p];
     factored |= 1u << f.in_dim[p];

@@ -164,7 +164,7 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
     for (int d = 0; d < text.rank_in; ++d)
       if ((text.units_in >> d & 1) != 0)
         require_unit(x, d + x.rank() - text.rank_in,
-                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unit");
+                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unsqueeze");
     return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
   }
 };
@@ -222,7 +222,7 @@ template <int Rank, int First, int Last> struct MergeTag {
   }
 };
 
-template <int Rank, int D> struct UnitTag {
+template <int Rank, int D> struct UnsqueezeTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
@@ -237,7 +237,7 @@ template <int Rank, int D> struct SqueezeTag {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_unit(x, dim,
-                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
     return build::drop_units(x, 1u << dim);
   }
 };
@@ -306,8 +306,8 @@ template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const 
 }
 
 /// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
-template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
-  return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
+template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Drops a dim of static extent 1.

@@ -9,9 +9,10 @@ namespace tessera::build {
 
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
-  if (dims == 0) return op == Op::sum ? cast(x, sum_type(x.dtype())) : x;
-  if (op == Op::sum && x.dtype() != summed_as(x.dtype()))
-    return cast(reduce(op, cast(x, summed_as(x.dtype())), dims, keep), sum_type(x.dtype()));
+  const Reduction reduction = row_of(op).reduction;
+  const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
+  if (dims == 0) return cast(x, whole);
+  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
   Node made{.op = op, .dtype = x.dtype()};
   for (int d = 0; d < x.rank(); ++d) {
     const bool reduced = (dims >> d & 1) != 0;

@@ -4,6 +4,7 @@
 
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
 
 namespace tessera {
@@ -28,10 +29,10 @@ constexpr int bit_count(unsigned bits) {
   return n;
 }
 
-template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
     static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     using Said = decltype([] {
@@ -46,7 +47,7 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
     set <<= x.rank() - rank;
     const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(O, x.at(context.source), set, Keep);
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
     if constexpr (Mean) {
       Value count = made.number(1, DType::i64);
       for (int d = 0; d < x.rank(); ++d)
@@ -63,8 +64,9 @@ template <int Rank, class R> struct RankedReduce {
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
 
 }  // namespace detail
@@ -75,28 +77,40 @@ template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr au
 /// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, true, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, true, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, true, Dims...>(x, at);
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, true, Dims...>(x, at);
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Products over the named dims (all when none is named): `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of
+/// bools and of integers below 32 bits are i32; wider ones wrap around. Of no elements it is 1; NaN where any element
+/// is. f32 is multiplied in f32, off by at most n 2^-23 of the product; bf16 is multiplied in f32 and rounded once it
+/// is whole. Shapes and communication as of `sum`: the partial values of a sharded dim are multiplied. The gradient is
+/// right where elements are zero, as in PyTorch; second derivatives are right where none is.
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
 }
 
 }  // namespace tessera

@@ -39,6 +39,17 @@ constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& ru
   }
 }
 
+constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .kind = OpKind::reduction,
+          .arity = 1,
+          .linear = linear,
+          .shape = reduction_shape,
+          .sharding = reduction_sharding,
+          .partial = always_partial,
+          .reduction = reduction};
+}
+
 /// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
 constexpr Value with_kept_dims(const Gradient& r, Value v) {
   const Reduced reduced = Reduced::of(r.node());
@@ -81,48 +92,46 @@ inline std::string reduced_text(const ProgramView&, const GraphView& graph, int 
   return text + (reduced.keep ? ", keepdims" : "");
 }
 
-struct SumOp {
-  static constexpr OpRow row{.name = "sum",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+/// What reductions have besides their row and gradient.
+struct ReductionOperation {
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+struct SumOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("sum", Reduction::sum, Linearity::first);
   static constexpr GradientRule gradient = [](Gradient& r) {
     if (Reduced::of(r.node()).constant) return;
     Value g = r.g();
     r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-struct MaxOp {
-  static constexpr OpRow row{.name = "max",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+struct MaxOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("max", Reduction::max);
   static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-struct MinOp {
-  static constexpr OpRow row{.name = "min",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+struct MinOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("min", Reduction::min);
   static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
+/// The slope along an element is the product of the others: y / x where no element is zero, the product of the others
+/// at the only zero there is, and 0 beside a zero.
+struct ProdOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("prod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const unsigned dims = Reduced::of(r.node()).dims;
+    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value own_zeros = build::select(is_zero, one, zero), zeros = build::reduce(Op::sum, own_zeros, dims, true);
+    const Value others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * build::select(build::binary(Op::equal, zeros, own_zeros), others, zero));
+  };
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
 
 }  // namespace tessera::ops
 

@@ -179,9 +179,10 @@ template <class Tag, class... Operands> struct LocalCall {
   static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
   static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
   static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
-                "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
-                "it up outside, where a table may be split");
+  static_assert(
+      looks_up_v<Tag, Operands...> || Region::structs,
+      "tessera: inside shard_map the table of embedding is the same on every device; gather it first, or look "
+      "it up outside, where a table may be split");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;

@@ -248,7 +248,7 @@ template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at
 namespace collective {
 
 /// The local values of all devices along an axis, joined along dim D in their order; the same on all of them, so that
-/// it varies over the axis no more. `ts::unit<D>(x)` joins them along a dim of its own.
+/// it varies over the axis no more. `ts::unsqueeze<D>(x)` joins them along a dim of its own.
 /// Gradient: psum_scatter. Communication: one all-gather.
 template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();

@@ -47,7 +47,7 @@ inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
   const std::string text =
       concat_text(name_of(c.kind), " over ", axes_text(mesh, c.axes), ": ", bytes_text(c.payload_bytes), ", ",
                   bytes_text(c.wire_bytes), " on the wire", line_text(c.source));
-  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.requested ? ")" : "; implicit)");
 }
 
 /// What a plan, or a frozen one, communicates in all, kind by kind.
@@ -131,6 +131,52 @@ class PlanText {
     return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
+  /// The first result of a graph that a value is, -1: none.
+  static int result_of(const GraphPlan& graph, int v) {
+    for (std::size_t k = 0; k < graph.outputs.size(); ++k)
+      if (graph.outputs[k] == v) return static_cast<int>(k);
+    return -1;
+  }
+  /// What a step writes, and how it runs fused with the one that follows.
+  void add_memory(const GraphPlan& graph, std::size_t s, const std::string& indent) {
+    const PlanStep& step = graph.steps[s];
+    std::string text;
+    const auto add = [&](const std::string& value) { text += (text.empty() ? "writes " : "; ") + value; };
+    for (const std::int32_t v : step.outputs) {
+      if (v < 0) continue;
+      const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+      if (value.role == ValueRole::intermediate) add(concat_text("%", v, " to scratch at ", grouped(value.offset)));
+      const int k = value.role == ValueRole::output ? result_of(graph, v) : -1;
+      if (k < 0) continue;
+      add(concat_text("%", v, " to result ", k));
+      if (const int argument = graph.donated[static_cast<std::size_t>(k)]; argument >= 0)
+        text += concat_text(", over argument ", argument, " where that is given up");
+    }
+    if (step.fusion != Fusion::apart) {
+      const int made = step.outputs[0], next = graph.steps[s + 1].outputs[0];
+      text += concat_text(text.empty() ? "" : "; ", "fused with the next step: ");
+      switch (step.fusion) {
+        case Fusion::epilogue:
+          text += concat_text("it works on each box of %", made);
+          break;
+        case Fusion::into_result:
+          text += concat_text("%", made, " is summed box by box where %", next, " goes");
+          if (const PlanValue& value = graph.values[static_cast<std::size_t>(made)]; value.spare)
+            text += concat_text(", or in scratch at ", grouped(value.offset), " where that is over an argument");
+          break;
+        case Fusion::rounding:
+          text += concat_text("%", made, " is not stored, it is rounded to bf16 as it is made");
+          break;
+        case Fusion::sum:
+          text += concat_text("%", made, " is not stored, each part is added to %", next, " as it is made");
+          break;
+        case Fusion::apart:
+          break;
+      }
+    }
+    if (!text.empty()) out_ += concat_text(indent, "  ", text, "\n");
+  }
+
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
     out_ += concat_text(indent, collective_text(plan_.mesh, c), "\n");
   }
@@ -138,9 +184,11 @@ class PlanText {
   void add_graph(int g, int depth) {
     const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
     const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
-    for (const PlanStep& step : graph.steps) {
+    for (std::size_t s = 0; s < graph.steps.size(); ++s) {
+      const PlanStep& step = graph.steps[s];
       if (step.kind == StepKind::reshard) {
         out_ += concat_text(indent, value_text(graph, step.outputs[0]), " = reshard ", list_text(step.inputs), "\n");
+        add_memory(graph, s, indent);
         for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
         continue;
       }
@@ -149,21 +197,30 @@ class PlanText {
       if (step.kind == StepKind::repeat) {
         out_ += concat_text(indent, results, " = repeat ", step.layers, "x ", list_text(step.inputs),
                             line_text(step.source), "\n");
+        add_memory(graph, s, indent);
         add_graph(step.body, depth + 1);
         continue;
       }
       out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
                           grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
+      add_memory(graph, s, indent);
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }
+    for (std::size_t k = 0; k < graph.outputs.size() && depth == 1; ++k)
+      if (const int v = graph.outputs[k]; v >= 0 &&
+                                          graph.values[static_cast<std::size_t>(v)].role != ValueRole::argument &&
+                                          (graph.values[static_cast<std::size_t>(v)].role == ValueRole::view ||
+                                           result_of(graph, v) < static_cast<int>(k)))
+        out_ += concat_text(indent, "copies %", v, " to result ", k, "\n");
     if (depth > 1) out_ += concat_text(indent, "yield ", list_text(graph.outputs), "\n");
   }
 };
 
 }  // namespace detail
 
-/// A plan as text: each step with its operations, results and cost, each collective with its bytes and line, what is
-/// communicated in all, and what a device holds.
+/// A plan as text: each step with its operations, results and cost, what it writes and how it runs fused with the next
+/// one, each collective with its bytes and line, what is communicated in all, and what a device holds. `to scratch at
+/// 64` is an offset in the arena that all distinct shards of the process share.
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
 }

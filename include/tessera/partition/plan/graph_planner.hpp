@@ -9,12 +9,13 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
+#include <tessera/partition/plan/schedule.hpp>
 #include <tessera/partition/plan/unit_flops.hpp>
 #include <tessera/partition/plan/value_bytes.hpp>
 #include <tessera/partition/propagation/flow.hpp>
+#include <tessera/partition/propagation/implicit_reshards.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 #include <tessera/partition/propagation/solve.hpp>
-#include <tessera/partition/propagation/unasked_reshards.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/place_values.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
@@ -59,7 +60,11 @@ class GraphPlanner {
         add_unit(u);
     }
     add_outputs();
+    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
+    scheduler.donate();
+    if (options_.fuse_steps) scheduler.fuse_unstored();
     place_values(made_, plans_);
+    if (options_.fuse_steps) scheduler.fuse_epilogues();
     made_.numbers = found_.numbers;
     made_.shapes = found_.shapes;
     return std::move(made_);
@@ -172,8 +177,8 @@ class GraphPlanner {
   // ---- reshards
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
-  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
-    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
+  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -195,10 +200,9 @@ class GraphPlanner {
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
-      if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
-      if (!collective.asked && options_.forbid_unasked_reshards)
+      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
+      if (!collective.requested && options_.forbid_implicit_reshards)
         fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
@@ -215,7 +219,7 @@ class GraphPlanner {
   }
 
   /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     Sharding under;
     const UnderViewRule under_view = row_of(graph_[node]).under_view;
     if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
@@ -223,7 +227,7 @@ class GraphPlanner {
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int from = version(graph_.operand(node, 0), under, source, why, requested);
     const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
     strides_[size(made)] = view_strides(node, from);
     return made;
@@ -287,7 +291,6 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
-    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));

@@ -26,7 +26,7 @@ struct CollectiveInfo {
   std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   Source source{};                 ///< the line whose value is communicated
   std::string_view why;            ///< the reason: what needs it
-  bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
+  bool requested = true;           ///< by a spec, a request or a partial value; others are implicit
 };
 
 /// What a value of a plan is stored in.
@@ -35,6 +35,7 @@ enum class ValueRole : std::uint8_t {
   intermediate,  ///< a block of the arena
   output,        ///< made by a step of this plan straight into a result; of a body, bound for every layer
   view,          ///< the elements of another value under other dims
+  fused,         ///< passed from one step to another that runs fused with it: stored nowhere, see PlanStep::fusion
   host,          ///< a host scalar that a repeat takes as a tensor
 };
 
@@ -51,10 +52,24 @@ struct PlanValue {
   std::int64_t device_bytes = 0;        ///< on the device that holds most
   std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
   int first_step = -1, last_step = -1;  ///< when its memory is needed, views of it included
-  std::int64_t offset = 0;              ///< of an intermediate, in the arena
+  std::int64_t offset = 0;              ///< of what is in the arena
+  /// Of a fused value that is made where a result goes: the result may be written over an argument that is read with
+  /// it. In a call that gives the argument up, the value is made in a block of the arena instead.
+  bool spare = false;
+
+  constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
 
 enum class StepKind : std::uint8_t { compute, reshard, repeat };
+
+/// How a step runs fused with the one that follows it. Steps are executed as this says.
+enum class Fusion : std::uint8_t {
+  apart,        ///< it ends before the next begins
+  epilogue,     ///< the next one works on each box of a product as soon as the box is there
+  into_result,  ///< as an epilogue, and each box is summed where the result that the next one makes of it goes
+  rounding,     ///< the next one's cast to bf16, of a product or of it plus a row, is done as the product is stored
+  sum,          ///< the next one reduces parts: each part is added to the sum as it is made
+};
 
 struct PlanStep {
   StepKind kind = StepKind::compute;
@@ -65,9 +80,8 @@ struct PlanStep {
   /// is added on the devices with coordinate 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// This step may do the work of the step that follows: a reshard that sums partial values into the result, or a cast.
-  bool adds_up = false;
-  std::int32_t body = -1;  ///< of a repeat: its graph
+  Fusion fusion = Fusion::apart;         ///< with the step that follows
+  std::int32_t body = -1;                ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together; INT64_MAX for more
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -80,11 +94,45 @@ struct GraphPlan {
   Growable<PlanStep> steps;
   Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
   Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  Growable<HostNumber> numbers;      ///< by node: host scalars known when planning
-  Growable<Shape> shapes;            ///< by node
-  std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
-  std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
+  /// By output: the argument that it is written over in a call that gives the argument up, as by donate_argnums of JAX
+  /// and input_output_alias of XLA; -1: it always has memory of its own.
+  Growable<std::int32_t> donated;
+  Growable<HostNumber> numbers;  ///< by node: host scalars known when planning
+  Growable<Shape> shapes;        ///< by node
+  std::int64_t arena_bytes = 0;  ///< scratch of this graph, the largest body's included
+  std::int64_t body_offset = 0;  ///< where bodies have their scratch in it
 };
+
+/// The mesh axes along which the places of a step differ: those that its values and factors use.
+constexpr std::uint16_t work_axes(const GraphPlan& plan, const PlanStep& step) {
+  unsigned axes = 0;
+  for (const Growable<std::int32_t>* list : {&step.inputs, &step.outputs})
+    for (const std::int32_t v : *list)
+      if (v >= 0) axes |= plan.values[static_cast<std::size_t>(v)].sharding.used_axes();
+  for (const AxisList& factor : step.factors)
+    for (const std::uint8_t axis : factor) axes |= 1u << axis;
+  return static_cast<std::uint16_t>(axes);
+}
+
+/// Whether the memory of one value is laid out as that of another.
+constexpr bool stored_alike(const PlanValue& a, const PlanValue& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.stacked == b.stacked &&
+         a.sharding.without_priority() == b.sharding.without_priority();
+}
+
+/// Whether two values of a graph have memory in common.
+constexpr bool share_memory(const GraphPlan& plan, int a, int b) {
+  const auto root = [&](int v) {
+    while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
+      v = plan.values[static_cast<std::size_t>(v)].view_of;
+    return v;
+  };
+  a = root(a), b = root(b);
+  if (a < 0 || b < 0) return false;
+  const PlanValue &x = plan.values[static_cast<std::size_t>(a)], &y = plan.values[static_cast<std::size_t>(b)];
+  if (!x.in_arena() || !y.in_arena()) return a == b;
+  return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
+}
 
 /// Queries about the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
 template <class Self> struct Communication {
@@ -101,10 +149,10 @@ template <class Self> struct Communication {
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Collectives that no constraint of the user asks for: see CollectiveInfo::asked.
-  constexpr std::int64_t unasked_count() const {
+  /// Implicit collectives, which no constraint of the user needs: see CollectiveInfo::requested.
+  constexpr std::int64_t implicit_count() const {
     std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.requested ? 0 : times; });
     return n;
   }
 

@@ -41,7 +41,7 @@ class PlanDiff {
       list.push_back(concat_text(times, " ", name_of(c.kind), " over ", axes_text(plan.mesh, c.axes), " of ",
                                  name_of(c.dtype), ": ", bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes),
                                  " on the wire", at.empty() ? "" : "  at ", at, "  (", c.why,
-                                 c.asked ? ")\n" : "; nobody asked for it)\n"));
+                                 c.requested ? ")\n" : "; implicit)\n"));
     });
     return list;
   }

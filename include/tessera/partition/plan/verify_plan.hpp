@@ -6,6 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/plan/verify_schedule.hpp>
 #include <tessera/partition/propagation/links.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
@@ -36,7 +37,8 @@ class PlanVerifier {
       for (std::int32_t v : step.outputs) {
         if (v < 0) continue;
         require(!ready[size(v)], "a value is made once");
-        require(plan.values[size(v)].role == ValueRole::intermediate || plan.values[size(v)].role == ValueRole::output,
+        const ValueRole role = plan.values[size(v)].role;
+        require(role == ValueRole::intermediate || role == ValueRole::output || role == ValueRole::fused,
                 "steps write intermediates and results");
         ready[size(v)] = 1;
       }
@@ -47,9 +49,11 @@ class PlanVerifier {
       if (v < 0) continue;
       require(is_ready(plan, ready, v), "results are made");
       require(plan.values[size(v)].sharding.unreduced == 0, "results are reduced");
-      require(plan.values[size(v)].role != ValueRole::intermediate, "results are not scratch");
+      require(plan.values[size(v)].role != ValueRole::intermediate && plan.values[size(v)].role != ValueRole::fused,
+              "results are not scratch");
     }
     verify_memory(plan);
+    ScheduleVerifier(plan, units_[g], g).verify();
     for (const PlanStep& step : plan.steps)
       if (step.kind == StepKind::repeat) verify_repeat(plan, step);
     for (const PlanStep& step : plan.steps)
@@ -125,9 +129,10 @@ class PlanVerifier {
       return true;
     };
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs lie as the factors say");
+      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs have the shardings of the factors");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
-      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]), "results lie as the factors say");
+      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
+              "results have the shardings of the factors");
     if (unit.kind != UnitKind::layout) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
@@ -149,11 +154,11 @@ class PlanVerifier {
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
-              "a body takes its operands as they lie outside");
+              "a body takes its operands in their shardings outside");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
-              "a body leaves its results as they lie outside");
+              "a body leaves its results in their shardings outside");
     for (int k = 0; k < repeat.carried && size(k) < body.arguments.size(); ++k) {
       const int in = body.arguments[size(k)], out = body.outputs[size(k)];
       if (in < 0 || out < 0) continue;
@@ -166,11 +171,11 @@ class PlanVerifier {
   constexpr void verify_memory(const GraphPlan& plan) const {
     for (std::size_t a = 0; a < plan.values.size(); ++a) {
       const PlanValue& x = plan.values[a];
-      if (x.role != ValueRole::intermediate || x.first_step < 0) continue;
+      if (!x.in_arena() || x.first_step < 0) continue;
       require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes, "scratch fits the arena");
       for (std::size_t b = 0; b < a; ++b) {
         const PlanValue& y = plan.values[b];
-        if (y.role != ValueRole::intermediate || y.first_step < 0) continue;
+        if (!y.in_arena() || y.first_step < 0) continue;
         const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
         const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
         require(!share_step || !share_byte, "values that are needed at once have memory of their own");

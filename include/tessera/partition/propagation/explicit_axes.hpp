@@ -131,7 +131,7 @@ class ExplicitAxes {
     }
     const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         at.empty() ? "" : " at ", at, "; name its sharding, such as ts::with_sharding(..., ",
          spec_of(suggestion, mesh_).text(), ")");
   }
 

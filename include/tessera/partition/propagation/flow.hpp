@@ -96,7 +96,7 @@ class Flow {
   constexpr std::uint16_t candidate(int u, int i, unsigned taken_by_unit) const {
     const int node = units_.input(u, i).node;
     const Sharding& made = produced[at(node)];
-    if (made.unreduced == 0 || made.reduction != Reduction::sum || readers_[at(node)] != 1) return 0;
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || readers_[at(node)] != 1) return 0;
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
@@ -184,9 +184,7 @@ class Flow {
         if (made.unreduced != 0 && leaves_parts_out(unit.kind))
           parts[at(output.node)] = lacking_parts(links_, own, unit.input_count + o, factors[at(u)], mesh_);
       }
-      if (made.unreduced != 0)
-        made.reduction =
-            combined_by(output.accumulates ? output.reduce_op : graph_[output.node].op, graph_[output.node].dtype);
+      if (made.unreduced != 0) made.reduction = combined_by(graph_[output.node]);
       keep_priorities(made, values_.of[at(output.node)]);
       produced[at(output.node)] = made;
     }

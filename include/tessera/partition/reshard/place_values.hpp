@@ -22,14 +22,6 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
   }
 }
 
-/// Whether a step may do no more than round what the one before it made.
-constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const PlanStep& next) {
-  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.outputs[0] >= 0 && !next.inputs.empty() &&
-         next.inputs.size() <= 2 && step.outputs.size() == 1 &&
-         (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
-         plan.values[static_cast<std::size_t>(next.outputs[0])].dtype == DType::bf16;
-}
-
 }  // namespace detail
 
 /// Finds when each value of a graph is needed, and the offsets of intermediates in the arena. `plans` has those of the
@@ -40,29 +32,19 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
+    // What two fused steps make is written while the operands of the first are still read.
+    if (step.fusion == Fusion::apart) continue;
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
-
-  // Some steps also write the sum or the rounded copy of their result, while their operands are still to be read.
-  Growable<int> last;
-  for (const PlanValue& value : plan.values) last.push_back(value.last_step);
-  for (int s = 0; s + 1 < count; ++s) {
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    const PlanStep& next = plan.steps[static_cast<std::size_t>(s) + 1];
-    if (!step.adds_up || (next.kind != StepKind::reshard && !detail::may_round(plan, step, next))) continue;
-    for (std::int32_t v : step.inputs) {
-      while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
-        v = plan.values[static_cast<std::size_t>(v)].view_of;
-      if (v >= 0 && last[static_cast<std::size_t>(v)] < s + 1) last[static_cast<std::size_t>(v)] = s + 1;
-    }
-  }
 
   Growable<Lifetime> blocks;
   Growable<std::size_t> owners;
   for (std::size_t v = 0; v < plan.values.size(); ++v) {
     const PlanValue& value = plan.values[v];
-    if (value.role != ValueRole::intermediate || value.first_step < 0) continue;
-    blocks.push_back({value.stored_bytes, value.first_step, last[v], 0});
+    if (!value.in_arena() || value.first_step < 0) continue;
+    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
     owners.push_back(v);
   }
   plan.arena_bytes = assign_offsets(blocks);

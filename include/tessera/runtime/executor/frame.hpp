@@ -73,7 +73,7 @@ class FrameLayout {
     frame.pointers.resize(static_cast<std::size_t>(pointers_));
     for (std::size_t v = 0; v < values_.size(); ++v) {
       const PlanValue& value = plan_.values[v];
-      if (value.role != ValueRole::intermediate) continue;
+      if (!value.in_arena()) continue;
       for (int s = 0; s < values_[v].shards(); ++s)
         frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
             frame.arena + value.offset + values_[v].offsets[static_cast<std::size_t>(s)];
@@ -218,21 +218,13 @@ class FrameLayout {
 class WorkGrid {
  public:
   WorkGrid(const FrameLayout& layout, const PlanStep& step) {
-    std::uint16_t axes = 0;
-    for (const auto* list : {&step.inputs, &step.outputs})
-      for (std::int32_t v : *list)
-        if (v >= 0) axes = static_cast<std::uint16_t>(axes | layout.value(v).sharding.used_axes());
-    for (const AxisList& factor : step.factors)
-      for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
     Sharding all;
-    all.unreduced = axes;
+    all.unreduced = axes_ = work_axes(layout.plan(), step);
     grid_ = stored_grid(layout.mesh(), all);
-    axes_ = axes;
   }
   int count() const { return grid_.count(); }
   Coordinates coordinates(int place) const { return grid_.coordinates(place); }
   int index_of(const Coordinates& at) const { return grid_.index_of(at); }
-  std::uint16_t axes() const { return axes_; }
   /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
   bool stores(const Coordinates& at, const Sharding& sharding) const {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
@@ -251,7 +243,7 @@ inline void write_number(DType dtype, void* to, const HostNumber& number) {
       dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
 }
 
-/// What is done to each box of a value while it is still in the cache of who made it.
+/// A step that runs fused with the one before it, on each box of what that makes while the box is in the cache.
 class Epilogue {
  public:
   virtual ~Epilogue() = default;
@@ -264,15 +256,6 @@ class PreparedStep {
  public:
   virtual ~PreparedStep() = default;
   virtual void run(Frame& frame) const = 0;
-  /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
-  virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
-  /// Runs without what was attached.
-  virtual void run_alone(Frame& frame) const { run(frame); }
-  /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
-  virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
-  /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
-  /// one, and is the only reader of it. False: it has to follow.
-  virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
   /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
   /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
@@ -285,6 +268,9 @@ struct StepContext {
   const GraphView& graph;
   const UnitsView& units;
   const PlanStep& step;
+  const PlanStep* next = nullptr;  ///< the step that runs fused with it, as step.fusion says; null: none
+  /// That step, where it computes. It lives as long as what is made.
+  const Epilogue* epilogue = nullptr;
 };
 
 }  // namespace tessera::runtime

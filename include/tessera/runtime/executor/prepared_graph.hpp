@@ -19,10 +19,11 @@ class PreparedGraph {
 
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
-  /// `ran`: the steps of the plan that it carries out.
-  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
+  /// `ran`: the steps of the plan that it carries out; `epilogue`: what it has of the second.
+  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran, std::unique_ptr<PreparedStep> epilogue = nullptr) {
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
+    if (epilogue != nullptr) epilogues_.push_back(std::move(epilogue));
   }
   /// Of the step that needs most, bodies of repeats included.
   std::int64_t scratch_bytes() const {
@@ -37,7 +38,8 @@ class PreparedGraph {
     for (std::size_t v = 0; v < plan.values.size(); ++v)
       sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
     sum += step_bytes * static_cast<std::int64_t>(plan.steps.size());
-    for (const auto& step : steps_) sum += step->table_bytes();
+    for (const auto* list : {&steps_, &epilogues_})
+      for (const auto& step : *list) sum += step->table_bytes();
     return sum;
   }
   void run_steps(Frame& frame) const {
@@ -48,7 +50,7 @@ class PreparedGraph {
  private:
   GraphView graph_;
   FrameLayout layout_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_;
+  std::vector<std::unique_ptr<PreparedStep>> steps_, epilogues_;
   std::vector<RanSteps> ran_;
 
   // Of a value, a shard of it and a step, with the small blocks that they own.

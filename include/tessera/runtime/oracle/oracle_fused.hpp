@@ -32,8 +32,9 @@ class OracleFused {
  public:
   struct Operand {
     const WholeValue* value = nullptr;
-    double slack = 0;          ///< how far all elements may be off already
-    kernels::Strides strides;  ///< by dim of the iteration space
+    double slack = 0;                              ///< how far all elements may be off already
+    kernels::Strides strides;                      ///< by dim of the iteration space
+    const std::vector<double>* allowed = nullptr;  ///< how far each element may be off besides; null: not at all
   };
 
   OracleFused(const Fused& fused, const Shape& space, std::vector<Operand> inputs, std::vector<double> uniforms)
@@ -48,10 +49,10 @@ class OracleFused {
     for (Operand& output : outputs)
       if (output.strides.empty()) output.strides.push_back(0);
     outputs_ = std::move(outputs);
-    for (const Operand& output : outputs_) {
-      const auto n = static_cast<std::size_t>(output.value->size());
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const auto n = static_cast<std::size_t>(outputs_[o].value->size());
       allowed_.emplace_back(n, 0.0);
-      terms_.emplace_back(n, 0.0);
+      terms_.emplace_back(n, facts_of(fused_.stores[o].reduction).identity);
     }
     const std::size_t row_dim = space_.size() - 1;
     Shape outer = space_;
@@ -66,7 +67,8 @@ class OracleFused {
     }
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
       const Store& store = fused_.stores[o];
-      if (store.kind != StoreKind::accumulate || store.op != Op::sum || !is_floating(store.dtype)) continue;
+      if (store.kind != StoreKind::accumulate || !facts_of(store.reduction).rounds || !is_floating(store.dtype))
+        continue;
       const double n = static_cast<double>(volume(space_)) / std::max<double>(1, static_cast<double>(terms_[o].size()));
       const double eps = rounding_of(computed_as(store.dtype));
       for (std::size_t i = 0; i < terms_[o].size(); ++i)
@@ -102,8 +104,8 @@ class OracleFused {
     for (int pass = 0; pass < fused_.phases; ++pass) {
       const auto reduced_here = [&](const Instr& i) { return i.kind == InstrKind::reduce && i.phase == pass + 1; };
       for (int i = 0; i < fused_.instr_count; ++i) {
-        sizes[i] = off[i] = 0;
-        sums[i] = fused_.instrs[i].op == Op::max ? -INFINITY : fused_.instrs[i].op == Op::min ? INFINITY : 0;
+        off[i] = 0;
+        sums[i] = sizes[i] = facts_of(fused_.instrs[i].reduction).identity;
       }
       for (index_[row_dim] = 0; index_[row_dim] < extent; ++index_[row_dim]) {
         at_level(0, pass, true);
@@ -111,15 +113,10 @@ class OracleFused {
           const Instr& instr = fused_.instrs[i];
           if (!reduced_here(instr)) continue;
           const Number& term = numbers_[instr.a];
-          if (instr.op == Op::sum) {
-            sums[i] += term.value;
-            sizes[i] += std::fabs(term.value);
-            off[i] += term.off;
-          } else {
-            if (std::isnan(term.value) || (instr.op == Op::max ? term.value > sums[i] : term.value < sums[i]))
-              sums[i] = term.value;
-            off[i] = std::max(off[i], term.off);
-          }
+          const ReductionFacts& monoid = facts_of(instr.reduction);
+          off[i] = monoid.moved(sizes[i], off[i], term.value, term.off);
+          sums[i] = monoid.combined(sums[i], term.value);
+          sizes[i] = monoid.combined(sizes[i], std::fabs(term.value));
         }
         if (pass + 1 == fused_.phases) store_elements();
       }
@@ -128,7 +125,7 @@ class OracleFused {
         const Instr& instr = fused_.instrs[i];
         if (!reduced_here(instr)) continue;
         numbers_[i] = {sums[i], off[i]};
-        if (instr.op == Op::sum && is_floating(instr.dtype))
+        if (facts_of(instr.reduction).rounds && is_floating(instr.dtype))
           numbers_[i].off +=
               order_factor(static_cast<double>(extent)) * rounding_of(computed_as(instr.dtype)) * sizes[i];
       }
@@ -149,7 +146,9 @@ class OracleFused {
   Number evaluate(const Instr& instr) const {
     if (instr.kind == InstrKind::load) {
       const Operand& from = inputs_[instr.a];
-      return {(*from.value)[place(from)], from.slack};
+      const std::int64_t at = place(from);
+      return {(*from.value)[at],
+              from.slack + (from.allowed == nullptr ? 0 : (*from.allowed)[static_cast<std::size_t>(at)])};
     }
     if (instr.kind == InstrKind::uniform) return {uniforms_[instr.a], 0};
     if (instr.kind == InstrKind::index)
@@ -203,8 +202,9 @@ class OracleFused {
     const Store& store = fused_.stores[o];
     const auto at = static_cast<std::size_t>(place(outputs_[o]));
     if (store.kind == StoreKind::accumulate) {
-      allowed_[o][at] = store.op == Op::sum ? allowed_[o][at] + number.off : std::max(allowed_[o][at], number.off);
-      terms_[o][at] += std::fabs(number.value);
+      const ReductionFacts& monoid = facts_of(store.reduction);
+      allowed_[o][at] = monoid.moved(terms_[o][at], allowed_[o][at], number.value, number.off);
+      terms_[o][at] = monoid.combined(terms_[o][at], std::fabs(number.value));
     } else {
       allowed_[o][at] = number.off > 0 ? number.off + rounding_of(store.dtype) * std::fabs(number.value) : 0;
     }

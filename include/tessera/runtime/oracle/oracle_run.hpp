@@ -50,7 +50,7 @@ template <class F> void for_each_view(const GraphPlan& plan, int v, F&& f) {
   }
 }
 
-/// Keeps what a program makes on one device.
+/// Keeps what a program makes on one device, where its steps run one after the other.
 class OracleRecorder final : public StepObserver {
  public:
   OracleRecorder(const CompiledProgram& compiled, OracleValues& values) : compiled_(compiled), values_(values) {}
@@ -63,7 +63,7 @@ class OracleRecorder final : public StepObserver {
   void ran(const FrameLayout& layout, Frame& frame, const RanSteps& steps) override {
     for (int s = steps.first; s < steps.first + steps.count; ++s)
       for (const std::int32_t v : layout.plan().steps[static_cast<std::size_t>(s)].outputs)
-        if (v >= 0 && steps.stored) record(layout, frame, v);
+        if (v >= 0) record(layout, frame, v);
   }
 
  private:
@@ -80,7 +80,8 @@ class OracleRecorder final : public StepObserver {
   }
 };
 
-/// Compares what a program makes on its mesh with what it made on one device, and puts that in its place.
+/// Compares what a program makes on its mesh with what it made on one device, and puts that in its place. What two
+/// fused steps pass on is nowhere to be compared: the second's result may be off by what both may do.
 class OracleComparer final : public StepObserver {
  public:
   std::vector<OracleDifference> differences;
@@ -110,13 +111,12 @@ class OracleComparer final : public StepObserver {
       for (const std::int32_t v : step.outputs) {
         if (v < 0) continue;
         const int node = layout.value(v).node;
-        if (ran.stored) compare(layout, frame, v, allowed_of(layout, step, node), &step);
+        if (layout.value(v).role != ValueRole::fused) compare(layout, frame, v, allowed_of(layout, step, node), &step);
       }
     }
-    if (!ran.stored) return;
     for (int s = ran.first; s < ran.first + ran.count; ++s)
       for (const std::int32_t v : layout.plan().steps[static_cast<std::size_t>(s)].outputs) {
-        if (v < 0) continue;
+        if (v < 0 || layout.value(v).role == ValueRole::fused) continue;
         put_in_place(layout, frame, v);
         for_each_view(layout.plan(), v, [&](int view) {
           if (view != v) compare(layout, frame, view, {}, nullptr);
@@ -171,10 +171,9 @@ class OracleComparer final : public StepObserver {
       OracleOperand operand{known(layout, node), 0, 0};
       if (v >= 0 && layout.value(v).sharding.unreduced != 0)
         operand.slack = state.slack[static_cast<std::size_t>(node)];
-      if (together)
-        for (const double off : state.allowed[static_cast<std::size_t>(node)])
-          operand.slack = std::max(operand.slack, off);
-      exact = exact && operand.slack == 0;
+      if (const Allowed& off = state.allowed[static_cast<std::size_t>(node)]; together && !off.empty())
+        operand.allowed = &off;
+      exact = exact && operand.slack == 0 && operand.allowed == nullptr;
       inputs.push_back(operand);
     }
     const auto number = [&](int node) { return frame.numbers[static_cast<std::size_t>(node)].real(); };
@@ -207,7 +206,7 @@ class OracleComparer final : public StepObserver {
         const auto size = [&](int k) { return static_cast<std::int64_t>(number(own_graph.operand(node, k))); };
         allowed = fold_allowed(own_graph[node], inputs[0], size(1), size(2), *result);
       } else if (unit.kind == UnitKind::along && row_of(own_graph[node]).scatters) {
-        allowed = put_along_allowed(own_graph[node], inputs[0], inputs[1], *result);
+        allowed = scatter_add_allowed(own_graph[node], inputs[0], inputs[1], *result);
       } else if (unit.kind == UnitKind::indexed && row_of(own_graph[node]).scatters) {
         allowed = scatter_allowed(inputs[0], inputs[1], *result);
       } else if (!exact) {
@@ -227,15 +226,15 @@ class OracleComparer final : public StepObserver {
     State& state = state_of(layout);
     bool sums = false;
     for (int s = 0; s < kernel.store_count; ++s)
-      sums = sums || (kernel.stores[s].kind == StoreKind::accumulate && kernel.stores[s].op == Op::sum);
+      sums = sums || (kernel.stores[s].kind == StoreKind::accumulate && facts_of(kernel.stores[s].reduction).rounds);
     for (int i = 0; i < kernel.instr_count; ++i)
-      sums = sums || (kernel.instrs[i].kind == InstrKind::reduce && kernel.instrs[i].op == Op::sum);
+      sums = sums || (kernel.instrs[i].kind == InstrKind::reduce && facts_of(kernel.instrs[i].reduction).rounds);
     for (int o = 0; o < unit.output_count; ++o)
       state.allowed[static_cast<std::size_t>(units.output(u, o).node)].clear();
     if (exact && !sums) return;
     const Shape& space = layout.plan().shapes[static_cast<std::size_t>(unit.space)];
-    const auto operand = [&](const UnitOperand& of, const WholeValue* value, double slack) {
-      OracleFused::Operand made{value, slack, kernels::Strides(space.size(), 0)};
+    const auto operand = [&](const UnitOperand& of, const WholeValue* value, const OracleOperand& from) {
+      OracleFused::Operand made{value, from.slack, kernels::Strides(space.size(), 0), from.allowed};
       const kernels::Strides strides = kernels::contiguous_strides(value->shape);
       for (std::size_t d = 0; d < space.size(); ++d) {
         const int dim = of.dim_at[d];
@@ -247,13 +246,13 @@ class OracleComparer final : public StepObserver {
     std::vector<OracleFused::Operand> from, to;
     for (int i = 0; i < unit.input_count; ++i) {
       if (inputs[static_cast<std::size_t>(i)].value == nullptr) return;
-      from.push_back(operand(units.input(u, i), inputs[static_cast<std::size_t>(i)].value,
-                             inputs[static_cast<std::size_t>(i)].slack));
+      from.push_back(
+          operand(units.input(u, i), inputs[static_cast<std::size_t>(i)].value, inputs[static_cast<std::size_t>(i)]));
     }
     for (int o = 0; o < unit.output_count; ++o) {
       const WholeValue* const value = known(layout, units.output(u, o).node);
       if (value == nullptr) return;
-      to.push_back(operand(units.output(u, o), value, 0));
+      to.push_back(operand(units.output(u, o), value, {}));
     }
     std::vector<double> uniforms;
     for (int k = 0; k < unit.uniform_count; ++k)
@@ -420,8 +419,9 @@ inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> a
     }
     infos.push_back(info);
   }
-  Executable alone(compiled, make_plan(compiled.program, compiled.units, one, infos.data(),
-                                       static_cast<int>(infos.size()), {.sizes = &executable.plan().given_mesh}));
+  Executable alone(compiled,
+                   make_plan(compiled.program, compiled.units, one, infos.data(), static_cast<int>(infos.size()),
+                             {.fuse_steps = false, .sizes = &executable.plan().given_mesh}));
   OracleValues values(alone.plan());
   {
     const tessera::detail::Uncounted uncounted;

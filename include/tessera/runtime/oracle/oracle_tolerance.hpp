@@ -22,6 +22,7 @@ struct OracleOperand {
   const WholeValue* value = nullptr;  ///< null: a host scalar, or unknown
   double number = 0;                  ///< of a host scalar
   double slack = 0;
+  const std::vector<double>* allowed = nullptr;  ///< of each element by itself: of what a fused step passed on
 };
 
 /// How far rounding can take the results of a unit from those of one device, whose operands are the same but for their
@@ -152,8 +153,8 @@ inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std:
 }
 
 /// Of elements added along a dim.
-inline Allowed put_along_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
-                                 const WholeValue& result) {
+inline Allowed scatter_add_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
+                                   const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   if (operand.value == nullptr || index.value == nullptr) return allowed;
   const auto dim = static_cast<std::size_t>(dim_of(node));
@@ -182,15 +183,21 @@ inline Allowed scan_allowed(const Node& node, const OracleOperand& operand, cons
   if (operand.value == nullptr || (eps == 0 && operand.slack == 0)) return allowed;
   const auto dim = static_cast<std::size_t>(dim_of(node));
   const std::int64_t n = result.shape[dim], step = kernels::contiguous_strides(result.shape)[dim];
-  const bool reverse = Scan::of(node).reverse;
+  const Scan scan = Scan::of(node);
+  const ReductionFacts& monoid = facts_of(row_of(node).reduction);
   for (std::int64_t line = 0; line < (n == 0 ? 0 : result.size() / n); ++line) {
     const std::int64_t first = line / step * step * n + line % step;
-    double sizes = 0;
+    double sizes = monoid.identity, off = 0;
     for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t at = first + (reverse ? n - 1 - i : i) * step;
-      const double terms = static_cast<double>(i + 1);
-      sizes += std::fabs((*operand.value)[at]);
-      allowed[static_cast<std::size_t>(at)] = order_factor(terms) * eps * sizes + terms * operand.slack;
+      const std::int64_t at = first + (scan.reverse ? n - 1 - i : i) * step;
+      const auto allow = [&] {
+        allowed[static_cast<std::size_t>(at)] = order_factor(static_cast<double>(i + 1)) * eps * sizes + off;
+      };
+      if (scan.exclusive) allow();
+      const double term = (*operand.value)[at];
+      off = monoid.moved(sizes, off, term, operand.slack);
+      sizes = monoid.combined(sizes, std::fabs(term));
+      if (!scan.exclusive) allow();
     }
   }
   return allowed;

@@ -88,17 +88,16 @@ inline void gather_whole(const FrameLayout& layout, const Frame& frame, int v, W
   copy_whole(layout, frame, v, whole, false);
 }
 
-/// All parts of a partial value together, and what their sizes add up to.
+/// All parts of a partial value together, and their sizes together.
 inline void gather_parts(const FrameLayout& layout, const Frame& frame, int v, std::vector<double>& sum,
                          std::vector<double>& sizes) {
   const PlanValue& value = layout.value(v);
   const ValueLayout& own = layout[v];
   const kernels::Strides strides = kernels::contiguous_strides(value.shape);
   const auto count = static_cast<std::size_t>(volume(value.shape));
-  const bool adds = value.sharding.reduction == Reduction::sum;
-  const double worst = value.sharding.reduction == Reduction::max ? -INFINITY : INFINITY;
-  sum.assign(count, adds ? 0 : worst);
-  sizes.assign(count, 0);
+  const ReductionFacts& monoid = facts_of(value.sharding.reduction);
+  sum.assign(count, monoid.identity);
+  sizes.assign(count, monoid.rounds ? monoid.identity : 0);
   for (int s = 0; s < own.shards(); ++s) {
     const Box& box = own.boxes[static_cast<std::size_t>(s)];
     if (box.empty() || !layout.holds(v, own.grid.coordinates(s % own.grid.count()))) continue;
@@ -106,12 +105,9 @@ inline void gather_parts(const FrameLayout& layout, const Frame& frame, int v, s
     const kernels::Strides& local = own.strides[static_cast<std::size_t>(s)];
     walk(extents(box), local, strides, strides, [&](std::int64_t from, std::int64_t to, std::int64_t) {
       const double part = read_number(value.dtype, frame.at(own, s) + from * own.element);
-      double& total = sum[static_cast<std::size_t>(begin + to)];
-      if (adds)
-        total += part;
-      else if (std::isnan(part) || (value.sharding.reduction == Reduction::max ? part > total : part < total))
-        total = part;
-      if (adds) sizes[static_cast<std::size_t>(begin + to)] += std::fabs(part);
+      double &total = sum[static_cast<std::size_t>(begin + to)], &size = sizes[static_cast<std::size_t>(begin + to)];
+      total = monoid.combined(total, part);
+      if (monoid.rounds) size = monoid.combined(size, std::fabs(part));
     });
   }
 }

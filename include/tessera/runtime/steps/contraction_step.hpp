@@ -16,14 +16,17 @@
 #include <tessera/kernels/gemm/contraction.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
-#include <tessera/runtime/steps/sum_targets.hpp>
+#include <tessera/runtime/steps/sum_in_place.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
 /// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
-/// while it is about to be in the cache anyway, and an epilogue works on each part of the box before it leaves it.
+/// while it is about to be in the cache anyway.
+///
+/// What the plan fuses with it is done item by item: an epilogue works on each box before it leaves the cache, a result
+/// is rounded as it is stored, parts are added to their sum.
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   explicit ContractionStep(const StepContext& c)
@@ -94,94 +97,32 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       place.destination = static_cast<int>(places_.size());
       places_.push_back(std::move(place));
     }
-    make_items(static_cast<int>(places_.size()));
+    if (step.fusion == Fusion::sum)
+      sum_in_place(layout, *c.next);
+    else
+      make_items(static_cast<int>(places_.size()));
+    epilogue_ = c.epilogue;
+    if (step.fusion == Fusion::into_result) make_in_result(layout, out, *c.next);
+    if (step.fusion == Fusion::rounding) round(layout, out, *c.next);
   }
 
-  std::int64_t scratch_bytes() const override { return packed_bytes_; }
+  std::int64_t scratch_bytes() const override { return packed_bytes_ + passed_bytes_; }
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
 
-  bool attach(std::unique_ptr<Epilogue>& epilogue) override {
-    epilogue_ = std::move(epilogue);
-    return true;
-  }
-
-  /// Each place rounds what it sums, and stores nothing else.
-  bool attach_rounding(const FrameLayout& layout, const PlanStep& rounding, int bias) override {
-    if (dtype_ != DType::bf16 || epilogue_ || has_addend_) return false;
-    const int product = rounding.inputs[0] == bias ? rounding.inputs[1] : rounding.inputs[0];
-    const ValueLayout &own = layout[product], &target = layout[rounding.outputs[0]];
-    std::vector<Place> places = places_;
-    for (Place& place : places) {
-      const auto shard = static_cast<std::size_t>(place.out - own.first);
-      const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
-      const auto to = static_cast<std::size_t>(target.index(at));
-      if (!plan_of(place).can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
-      place.rounded = target.first + static_cast<std::int32_t>(to);
-      if (bias < 0) continue;
-      const auto row = static_cast<std::size_t>(layout[bias].index(at));
-      const Shape part = extents(own.boxes[shard]);
-      if (layout.value(bias).dtype != DType::f32 || layout[bias].strides[row][0] != 1 ||
-          extents(layout[bias].boxes[row])[0] != part[part.size() - 1])
-        return false;
-      place.bias = layout[bias].first + static_cast<std::int32_t>(row);
-    }
-    std::swap(places, places_);
-    return true;
-  }
-
-  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
-  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
-    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
-    if (epilogue_ || has_addend_ || targets.empty() || places_.size() < 2) return false;
-    const auto target_of = [&](std::int32_t p) {
-      return targets[static_cast<std::size_t>(places_[static_cast<std::size_t>(p)].out -
-                                              layout[reshard.inputs[0]].first)];
-    };
-    std::vector<std::int32_t> order(places_.size());
-    for (std::size_t p = 0; p < order.size(); ++p) order[p] = static_cast<std::int32_t>(p);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int32_t x, std::int32_t y) { return target_of(x) < target_of(y); });
-    std::vector<Place> places;
-    places.reserve(places_.size());
-    for (const std::int32_t p : order) {
-      places.push_back(places_[static_cast<std::size_t>(p)]);
-      places.back().out = target_of(p);
-    }
-    int destinations = 0;
-    for (std::size_t p = 0; p < places.size(); ++p) {
-      const bool first = p == 0 || places[p].out != places[p - 1].out;
-      places[p].destination = first ? static_cast<int>(p) : places[p - 1].destination;
-      destinations += first ? 1 : 0;
-    }
-    if (destinations != layout[reshard.outputs[0]].shards()) return false;  // one that no place adds to
-    std::swap(places, places_);
-    if (make_items(destinations)) return true;
-    std::swap(places, places_);
-    make_items(static_cast<int>(places_.size()));
-    return false;
-  }
-
-  void run(Frame& frame) const override { run_items(frame, epilogue_.get()); }
-  void run_alone(Frame& frame) const override { run_items(frame, nullptr); }
-
- private:
-  void run_items(Frame& frame, const Epilogue* epilogue) const {
+  void run(Frame& frame) const override {
+    sum_.count();
     if (items_ == 0) return;
+    place_passed(frame);
     if (pack_parts_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
-    parallel_for(items_, cost, [&](std::int64_t i) {
-      const auto [first, item] = find_item(i);
-      dispatch<Types>(
-          dtype_,
-          [&]<class T>() {
-            const int destination = places_[first].destination;
-            for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
-              run_item<T>(frame, epilogue, places_[p], item, p > first);
-          },
-          [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
-    });
+    std::int64_t begin = 0;
+    for (const std::int64_t end : turns_) {
+      parallel_for(end - begin, cost, [&](std::int64_t i) { run_sum(frame, begin + i); });
+      begin = end;
+    }
   }
 
+ private:
   struct Place {
     int shape = 0, plan = 0;                             ///< places that are alike share them
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
@@ -189,10 +130,19 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     std::int64_t first_item = 0;
     int work = 0;
     int destination = 0;       ///< the first place of those, one after another, whose sum is the result
+    bool joins = false;        ///< what an earlier turn made
     std::int64_t packed = -1;  ///< bytes into the scratch; -1: items pack for themselves
     std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
   };
-  std::unique_ptr<Epilogue> epilogue_;
+  /// Where a shard of what is passed to the epilogue is made: where the result goes, unless that is the memory of an
+  /// argument; else at an offset of the arena, or of the step's scratch where there is no result.
+  struct Passed {
+    std::int32_t made, result = -1, argument = -1;
+    std::int64_t offset = 0;
+  };
+  const Epilogue* epilogue_ = nullptr;
+  SumInPlace sum_;
+  std::vector<Passed> passed_;
   DType dtype_;
   bool has_addend_;
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
@@ -207,14 +157,100 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::vector<Product> plans_;
   std::vector<int> packers_;  // places with parts of the packing, in their order
   std::int64_t items_ = 0;
-  bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
-  std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
+  std::vector<std::int64_t> turns_;  // ends of ranges of items, each of which waits for the one before
+  bool by_columns_ = false;          // all places read the same packed operand: items take turns by place
+  std::int64_t packed_bytes_ = 0, pack_parts_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
   static bool adds_at(const Coordinates& at, const Sharding& out, const Sharding& addend) {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
       if (((out.unreduced & ~addend.unreduced) >> axis & 1) != 0 && at[axis] != 0) return false;
     return true;
+  }
+
+  void make_in_result(const FrameLayout& layout, int made, const PlanStep& next) {
+    const ValueLayout &own = layout[made], &result = layout[next.outputs[0]];
+    const GraphPlan& plan = layout.plan();
+    int argument = -1;
+    for (std::size_t k = 0; k < plan.outputs.size(); ++k)
+      if (plan.outputs[k] == next.outputs[0] && plan.donated[k] >= 0)
+        argument = plan.arguments[static_cast<std::size_t>(plan.donated[k])];
+    for (int s = 0; s < own.shards(); ++s)
+      passed_.push_back({own.first + s, result.first + s, argument < 0 ? -1 : layout[argument].first + s,
+                         layout.value(made).offset + own.offsets[static_cast<std::size_t>(s)]});
+  }
+
+  /// Each place rounds what it sums, and stores nothing else. What kernels can't round is passed to the epilogue.
+  void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
+    const int bias = rounding.inputs.size() < 2 ? -1 : rounding.inputs[rounding.inputs[0] == made ? 1 : 0];
+    const ValueLayout &own = layout[made], &target = layout[rounding.outputs[0]];
+    for (Place& place : places_) {
+      const auto shard = static_cast<std::size_t>(place.out - own.first);
+      const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
+      const auto to = static_cast<std::size_t>(target.index(at));
+      const Shape extent = extents(own.boxes[shard]);
+      bool direct = plan_of(place).can_round(bias >= 0) && own.strides[shard] == target.strides[to];
+      if (bias >= 0) {
+        const auto row = static_cast<std::size_t>(layout[bias].index(at));
+        direct = direct && layout[bias].strides[row][0] == 1 &&
+                 extents(layout[bias].boxes[row])[0] == extent[extent.size() - 1];
+        place.bias = layout[bias].first + static_cast<std::int32_t>(row);
+      }
+      if (direct) {
+        place.rounded = target.first + static_cast<std::int32_t>(to);
+        continue;
+      }
+      passed_.push_back({place.out, -1, -1, packed_bytes_ + passed_bytes_});
+      passed_bytes_ += (volume(extent) * own.element + block_alignment - 1) / block_alignment * block_alignment;
+    }
+  }
+  void place_passed(Frame& frame) const {
+    const auto at = [&](std::int32_t pointer) -> char*& { return frame.pointers[static_cast<std::size_t>(pointer)]; };
+    for (const Passed& p : passed_) {
+      if (p.result < 0)
+        at(p.made) = frame.scratch + p.offset;
+      else if (p.argument >= 0 && at(p.argument) == at(p.result))
+        at(p.made) = frame.arena + p.offset;
+      else
+        at(p.made) = at(p.result);
+    }
+  }
+
+  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
+  void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
+    sum_ = SumInPlace(layout, reshard);
+    for (Place& place : places_) place.out = sum_.target(place.out);
+    std::stable_sort(places_.begin(), places_.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    int sums = 0;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      const bool first = p == 0 || places_[p].out != places_[p - 1].out;
+      places_[p].destination = first ? static_cast<int>(p) : places_[p - 1].destination;
+      sums += first ? 1 : 0;
+    }
+    if (!make_items(sums)) take_turns(sums);
+  }
+  /// Parts of a sum that are not cut alike are added one after another, each in items of its own.
+  void take_turns(int sums) {
+    std::vector<std::vector<Place>> turns;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      const std::size_t turn = p - static_cast<std::size_t>(places_[p].destination);
+      if (turn >= turns.size()) turns.resize(turn + 1);
+      turns[turn].push_back(places_[p]);
+    }
+    places_.clear();
+    for (std::size_t t = 0; t < turns.size(); ++t)
+      for (const Place& place : turns[t]) {
+        places_.push_back(place);
+        places_.back().destination = static_cast<int>(places_.size()) - 1;
+        places_.back().joins = t > 0;
+      }
+    make_items(sums);
+    turns_.clear();
+    std::size_t last = 0;
+    for (const auto& turn : turns) {
+      last += turn.size();
+      turns_.push_back(last < places_.size() ? places_[last].first_item : items_);
+    }
   }
 
   /// Cuts the work of all places into items. False: places of one destination are not cut alike.
@@ -238,6 +274,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       else
         alike = alike && plan_of(place).cuts_as(plan_of(places_[static_cast<std::size_t>(place.destination)]));
     }
+    turns_.assign(1, items_);
     dispatch<Types>(
         dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
     by_columns_ = destinations == static_cast<int>(places_.size()) && !places_.empty() && places_[0].packed >= 0;
@@ -350,8 +387,20 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  template <class T>
-  void run_item(Frame& frame, const Epilogue* epilogue, const Place& place, std::int64_t item, bool joins) const {
+  /// An item of the result: of each place, one after another, that is added to it.
+  void run_sum(Frame& frame, std::int64_t i) const {
+    const auto [first, item] = find_item(i);
+    dispatch<Types>(
+        dtype_,
+        [&]<class T>() {
+          const int destination = places_[first].destination;
+          for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
+            run_item<T>(frame, places_[p], item, p > first || places_[p].joins);
+        },
+        [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
+  }
+
+  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
     const Out* addend = operand<Out>(frame, place.addend);
@@ -376,7 +425,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const Epilogue* epilogue;
       Frame* frame;
       int work;
-    } const follow{epilogue, &frame, place.work};
+    } const follow{epilogue_, &frame, place.work};
     const kernels::FinishedBox finished{[](const void* context, const kernels::OutputRegion& box) {
                                           const Follow& of = *static_cast<const Follow*>(context);
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
@@ -384,8 +433,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                         &follow};
     plan_of(place).run(
         item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
-        adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
-        frame.observer != nullptr
+        adds || joins, Out(1), packed, epilogue_ != nullptr && place.rounded < 0 ? finished : kernels::FinishedBox{},
+        place.rounded < 0
             ? kernels::RoundedResult{}
             : kernels::RoundedResult{operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
   }

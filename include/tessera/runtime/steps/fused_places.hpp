@@ -339,7 +339,8 @@ struct FusedPlaces {
           elements *= place.call.outer_extent[d];
         }
       sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
-      if (fused_.stores[s].op == Op::sum && fused_.stores[s].dtype == DType::f32) add_long_sum(place, sums.back());
+      if (fused_.stores[s].reduction == Reduction::sum && fused_.stores[s].dtype == DType::f32)
+        add_long_sum(place, sums.back());
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
     place.sums = static_cast<int>(sums.size()) - place.first_sum;

@@ -3,8 +3,8 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -44,16 +44,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
   }
 
-  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
-  /// space's, which is stored where it is made.
-  bool works_on_boxes() const {
-    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(where_.places.size()) == where_.work.count();
-    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
-    for (const Place& place : where_.places)
-      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
-    return alone;
-  }
-
+  /// The plan fuses only what has an element in its results for each of its space, stored where it is made.
   void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
     double uniforms[64];
     read_uniforms(frame, uniforms);
@@ -217,19 +208,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return {first + call.inner_begin, last + call.inner_end};
   }
 
-  template <class T> static void fill(void* data, std::int64_t n, Op op) {
-    T value{};
-    if (op != Op::sum) {
-      using Limits = std::numeric_limits<T>;
-      value = op == Op::max ? (Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest())
-                            : (Limits::has_infinity ? Limits::infinity() : Limits::max());
-    }
-    std::fill_n(static_cast<T*>(data), n, value);
-  }
-  static void fill_identity(DType dtype, Op op, void* data, std::int64_t n) {
-    dispatch(
-        dtype, [&]<class T>() { fill<T>(data, n, op); },
-        [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); });
+  static void fill_identity(DType dtype, Reduction reduction, void* data, std::int64_t n) {
+    const auto none = [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); };
+    with_monoid(reduction, [&]<class M>() {
+      dispatch<M::dtypes>(
+          dtype, [&]<class T>() { std::fill_n(static_cast<T*>(data), n, M::template identity<T>()); }, none);
+    });
   }
 
   void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
@@ -238,7 +222,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const Sum& sum = where_.sums[static_cast<std::size_t>(s)];
       char* own = frame.scratch + tile.scratch + sum.offset;
       outputs[sum.output].data = own;
-      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].op, own, sum.elements);
+      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].reduction, own, sum.elements);
     }
   }
 
@@ -268,9 +252,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
       char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
       const Shape extent{sum.elements};
       if (terms_.empty())
-        fill_identity(store.dtype, store.op, to, sum.elements);
+        fill_identity(store.dtype, store.reduction, to, sum.elements);
       else
-        reduce_(store.dtype, store.op, to, {1}, terms_, extent, false, false);
+        reduce_(store.dtype, store.reduction, to, {1}, terms_, extent, false, false);
     }
   }
 
@@ -301,29 +285,29 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
         scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
       for (const std::vector<int>& group : row_groups_)
-        if (!group.empty()) combine_rows(frame, fused_.instrs[i].op, r, group);
+        if (!group.empty()) combine_rows(frame, fused_.instrs[i], r, group);
     }
   }
   double* row_values(Frame& frame, int place, int reduce) const {
     const Place& p = where_.places[static_cast<std::size_t>(place)];
     return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
   }
-  void combine_rows(Frame& frame, Op op, int reduce, const std::vector<int>& group) const {
+  void combine_rows(Frame& frame, const Instr& instr, int reduce, const std::vector<int>& group) const {
     std::vector<double*>& parts = row_parts_;
     parts.clear();
     for (const int place : group) parts.push_back(row_values(frame, place, reduce));
     const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      double total = parts[0][row];
-      for (std::size_t k = 1; k < parts.size(); ++k) {
-        const double part = parts[k][row];
-        if (op == Op::sum)
-          total += part;
-        else if (part != part || (op == Op::max ? part > total : part < total))
-          total = part;
+    const auto combine = [&]<class M, class T>() {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        T total = std::bit_cast<T>(parts[0][row]);
+        for (std::size_t k = 1; k < parts.size(); ++k) M::join(total, std::bit_cast<T>(parts[k][row]));
+        for (double* part : parts) part[row] = std::bit_cast<double>(total);
       }
-      for (double* part : parts) part[row] = total;
-    }
+    };
+    with_monoid(instr.reduction, [&]<class M>() {
+      if (!is_floating(instr.dtype)) return combine.template operator()<M, std::int64_t>();
+      if constexpr (monoids::takes_doubles<M>) combine.template operator()<M, double>();
+    });
   }
 };
 

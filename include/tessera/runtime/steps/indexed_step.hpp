@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include <tessera/base/shape.hpp>
@@ -13,13 +15,14 @@
 #include <tessera/kernels/strided.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/runtime/executor/frame.hpp>
-#include <tessera/runtime/steps/sum_targets.hpp>
+#include <tessera/runtime/steps/sum_in_place.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Looks rows up in a table, or adds rows into one. A shard of the table answers for its own rows; the others are zeros
-/// there. Additions to one row happen in the order of the indices, whatever runs in parallel.
+/// there. Additions to one row happen in the order of the indices, whatever runs in parallel. Where the plan has parts
+/// summed in place, all places add their rows into the one table that holds the sum, place after place.
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
@@ -40,34 +43,16 @@ class IndexedStep final : public PreparedStep {
       add_place(layout, table, rows, index, at);
     }
     long_sums_.resize(places_.size());
-  }
-
-  /// Rows of all parts are added into the one table that holds their sum, part after part.
-  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
-    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
-    // Every place has as many ranges of the row.
-    const int sums = layout[reshard.outputs[0]].shards();
-    if (gathers_ || targets.empty() || sums != 1 || places_.empty() || parts_.size() % places_.size() != 0)
-      return false;
-    const std::size_t ranges = parts_.size() / places_.size();
-    std::vector<Part> sorted;
-    for (std::size_t r = 0; r < ranges; ++r)
-      for (std::size_t p = 0; p < places_.size(); ++p) {
-        const Part &part = parts_[p * ranges + r], &first = parts_[r];
-        if (part.place != static_cast<int>(p) || part.dim != first.dim || part.extent != first.extent ||
-            part.table_offset != first.table_offset)
-          return false;
-        sorted.push_back(part);
-      }
-    parts_ = std::move(sorted);
-    terms_ = static_cast<std::int64_t>(places_.size());
-    for (Place& place : places_) place.table = targets[0];
-    return true;
+    if (step.fusion == Fusion::sum)
+      sum_in_place(SumInPlace(layout, *c.next));
+    else
+      for (std::size_t p = 0; p < places_.size(); ++p) add_parts(p, range_of(places_[p]));
   }
 
   void run(Frame& frame) const override {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
+    sum_.count();
     if (!gathers_) fill_zero(frame);
     if (!gathers_) find_long_sums(frame);
     const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
@@ -93,7 +78,7 @@ class IndexedStep final : public PreparedStep {
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", gathers_ ? "gather" : "scatter", "] index in range: ", outside.load(),
+      fail(errc::dim_range, "[", gathers_ ? "embedding" : "index_add", "] index in range: ", outside.load(),
            " of a table with ", places_.front().window.global, " rows", source_.line == 0 ? "" : " at ",
            source_.text());
   }
@@ -117,6 +102,7 @@ class IndexedStep final : public PreparedStep {
   std::vector<Place> places_;
   mutable std::vector<std::uint8_t> long_sums_;  // by place, so that a run allocates nothing
   std::vector<Part> parts_;
+  SumInPlace sum_;
   std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
 
@@ -133,7 +119,7 @@ class IndexedStep final : public PreparedStep {
 
   void fill_zero(Frame& frame) const {
     constexpr std::int64_t pieces = 8;
-    const auto tables = static_cast<std::int64_t>(places_.size()) / terms_;
+    const auto tables = sum_ ? std::int64_t{1} : static_cast<std::int64_t>(places_.size());
     const double bytes = static_cast<double>(volume(places_.empty() ? Shape{0} : places_[0].table_extent) * element_);
     parallel_for(tables * pieces, Cost::bytes(bytes / pieces), [&](std::int64_t i) {
       const Place& place = places_[static_cast<std::size_t>(i / pieces)];
@@ -161,35 +147,74 @@ class IndexedStep final : public PreparedStep {
     place.shape.table_strides = layout[table].strides[static_cast<std::size_t>(t)];
     place.window = {layout.value(table).shape[0], table_box.begin[0], place.table_extent[0]};
 
-    const Shape& cut = gathers_ ? place.shape.index : place.shape.inner;
-    const std::int64_t bytes = volume(place.shape.index) * volume(place.shape.inner) * element_;
-    if (bytes == 0) {
-      places_.push_back(std::move(place));
-      return;
-    }
-    int dim = 0;
+    places_.push_back(std::move(place));
+  }
+
+  // ---- parts of places
+
+  const Shape& cut_shape(const Place& place) const { return gathers_ ? place.shape.index : place.shape.inner; }
+  std::int64_t bytes_of(const Place& place) const {
+    return volume(place.shape.index) * volume(place.shape.inner) * element_;
+  }
+  /// The longest dim of what is cut.
+  std::size_t cut_dim(const Place& place) const {
+    const Shape& cut = cut_shape(place);
+    std::size_t dim = 0;
     for (std::size_t d = 1; d < cut.size(); ++d)
-      if (cut[d] > cut[static_cast<std::size_t>(dim)]) dim = static_cast<int>(d);
-    const std::int64_t whole = cut.empty() ? 1 : cut[static_cast<std::size_t>(dim)];
-    // A range of a row no narrower than a cache line.
-    const std::int64_t least = gathers_ ? 1 : 16;
-    const std::int64_t step = std::max<std::int64_t>(least, whole * (1 << 17) / bytes);
-    for (std::int64_t begin = 0; begin < whole; begin += step) {
-      Part part{static_cast<int>(places_.size()), dim, std::min(step, whole - begin), 0, 0, 0};
-      if (!cut.empty()) {
+      if (cut[d] > cut[dim]) dim = d;
+    return dim;
+  }
+  std::int64_t cut_extent(const Place& place) const {
+    return cut_shape(place).empty() ? 1 : cut_shape(place)[cut_dim(place)];
+  }
+  /// How much of that dim a part has. A range of a row is no narrower than a cache line.
+  std::int64_t range_of(const Place& place) const {
+    const std::int64_t bytes = std::max<std::int64_t>(bytes_of(place), 1), least = gathers_ ? 1 : 16;
+    return std::max<std::int64_t>(least, cut_extent(place) * (1 << 17) / bytes);
+  }
+
+  void add_parts(std::size_t p, std::int64_t range) {
+    const Place& place = places_[p];
+    const std::int64_t bytes = bytes_of(place), whole = cut_extent(place);
+    if (bytes == 0) return;
+    const std::size_t dim = cut_dim(place);
+    for (std::int64_t begin = 0; begin < whole; begin += range) {
+      Part part{static_cast<int>(p), static_cast<int>(dim), std::min(range, whole - begin), 0, 0, 0};
+      if (!cut_shape(place).empty()) {
         if (gathers_) {
-          part.rows_offset = begin * place.shape.rows_strides[static_cast<std::size_t>(dim)];
-          part.index_offset = begin * place.shape.index_strides[static_cast<std::size_t>(dim)];
+          part.rows_offset = begin * place.shape.rows_strides[dim];
+          part.index_offset = begin * place.shape.index_strides[dim];
         } else {
-          part.rows_offset = begin * place.shape.rows_strides[static_cast<std::size_t>(dim) + place.shape.index.size()];
-          part.table_offset = begin * place.shape.table_strides[static_cast<std::size_t>(dim) + 1];
+          part.rows_offset = begin * place.shape.rows_strides[dim + place.shape.index.size()];
+          part.table_offset = begin * place.shape.table_strides[dim + 1];
         }
       }
       parts_.push_back(part);
-      if (cut.empty()) break;
     }
-    part_bytes_ = std::max(part_bytes_, 2.0 * static_cast<double>(std::min(step, whole) * bytes / whole));
-    places_.push_back(std::move(place));
+    part_bytes_ = std::max(part_bytes_, 2.0 * static_cast<double>(std::min(range, whole) * bytes / whole));
+  }
+
+  /// Rows of all places are added into the one table that holds their sum. Places are cut alike, and what they add to
+  /// the same elements is added in their order.
+  void sum_in_place(const SumInPlace& sum) {
+    sum_ = sum;
+    std::int64_t range = std::numeric_limits<std::int64_t>::max();
+    for (Place& place : places_) {
+      place.table = sum.target(place.table);
+      if (bytes_of(place) != 0) range = std::min(range, range_of(place));
+    }
+    terms_ = 0;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      add_parts(p, range);
+      terms_ += bytes_of(places_[p]) != 0 ? 1 : 0;
+    }
+    terms_ = std::max<std::int64_t>(terms_, 1);
+    const std::size_t terms = static_cast<std::size_t>(terms_), ranges = parts_.size() / terms;
+    std::vector<Part> sorted;
+    sorted.reserve(parts_.size());
+    for (std::size_t r = 0; r < ranges; ++r)
+      for (std::size_t t = 0; t < terms; ++t) sorted.push_back(parts_[t * ranges + r]);
+    parts_ = std::move(sorted);
   }
 };
 

@@ -9,7 +9,7 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/transport/communication.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/reshard_plan.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -61,7 +61,7 @@ class ReshardStep final : public PreparedStep {
             sources.push_back(from_.index(at, l));
           }
         if (held.empty())
-          for (const int destination : destinations) plan_.fill_zero(destination);
+          for (const int destination : destinations) plan_.fill_identity(destination);
         else
           plan_.fill(destinations, sources, static_cast<int>(held.size()));
       }

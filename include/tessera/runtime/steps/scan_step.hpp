@@ -15,9 +15,9 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Sums along one dim. Where it is split, each chunk is summed up first; the totals of the chunks before it are what
-/// each then starts from.
-template <DTypeSet Types> class ScanStep final : public PreparedStep {
+/// Sums or products along one dim. Where it is split, each chunk is reduced first; the totals of the chunks before it
+/// are what each then starts from.
+template <ReducedTypes Types> class ScanStep final : public PreparedStep {
  public:
   explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
     const Node& node = c.graph[c.units[c.step.unit].root];
@@ -25,6 +25,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     scan_ = Scan::of(node);
     dim_ = static_cast<std::size_t>(dim_of(node));
     dtype_ = node.dtype;
+    reduction_ = row_of(node).reduction;
     chunks_ = shard_count(result.sharding, layout_.mesh(), dim_of(node));
     const WorkGrid work(layout_, step_);
     std::vector<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
@@ -48,9 +49,11 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
-    dispatch<Types>(
-        dtype_, [&]<class T>() { run_as<T>(frame); },
-        [&] { fail(errc::dtype_mismatch, "[cumsum] dtype: ", name_of(dtype_), " has no sums"); });
+    with_monoid(reduction_, [&]<class M>() {
+      dispatch<Types[M::kind]>(
+          dtype_, [&]<class T>() { run_as<M, T>(frame); },
+          [&] { fail(errc::dtype_mismatch, "[scan] dtype: ", name_of(dtype_), " has no ", M::name); });
+    });
   }
 
  private:
@@ -70,6 +73,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   Scan scan_;
   std::size_t dim_ = 0;
   DType dtype_{};
+  Reduction reduction_{};
   std::int64_t chunks_ = 1, numbers_ = 0;
   std::vector<Piece> pieces_;
   std::vector<Group> groups_;
@@ -143,7 +147,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     }
   }
 
-  template <class T> void run_as(Frame& frame) const {
+  template <class M, class T> void run_as(Frame& frame) const {
     const auto count = static_cast<std::int64_t>(pieces_.size());
     T* const totals = chunks_ > 1 ? reinterpret_cast<T*>(frame.scratch) : nullptr;
     const auto operand = [&](const Piece& piece) {
@@ -154,19 +158,19 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
         for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-        kernels::sum_lines<T>(piece.shape, operand(piece), totals + piece.totals);
+        kernels::combine_lines<M, T>(piece.shape, operand(piece), totals + piece.totals);
       });
       for (const Group& group : groups_) {
         const std::int64_t step = scan_.reverse ? -group.lines : group.lines;
         T* const first = totals + group.totals + (scan_.reverse ? (chunks_ - 1) * group.lines : 0);
-        kernels::scan_lines<T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr, true);
+        kernels::scan_lines<M, T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr, true);
       }
     }
     parallel_for(count, Cost::bytes(piece_bytes_), [&](std::int64_t i) {
       const Piece& piece = pieces_[static_cast<std::size_t>(i)];
       T* const to = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset;
-      kernels::scan_lines<T>(piece.shape, operand(piece), to, totals == nullptr ? nullptr : totals + piece.totals,
-                             scan_.exclusive);
+      kernels::scan_lines<M, T>(piece.shape, operand(piece), to, totals == nullptr ? nullptr : totals + piece.totals,
+                                scan_.exclusive);
     });
   }
 };

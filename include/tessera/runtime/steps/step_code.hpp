@@ -9,12 +9,15 @@
 #include <memory>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
-#include <tessera/base/separate.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/graph/fuse/units.hpp>
+#include <tessera/kernels/strides.hpp>
+#include <tessera/runtime/executor/compiled_program.hpp>
+#if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/executable.hpp>
-#if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/steps/along_step.hpp>
 #include <tessera/runtime/steps/attention_step.hpp>
 #include <tessera/runtime/steps/contraction_step.hpp>
@@ -31,8 +34,8 @@ namespace tessera::runtime {
 
 /// What steps are compiled for: the kinds of unit that a program has, each with the element types of first operands.
 struct StepNeeds {
-  DTypeSet types[unit_kinds]{};     ///< by UnitKind; 0: the program has no such unit
-  DTypeSet sums = 0, extremes = 0;  ///< of partial values
+  DTypeSet types[unit_kinds]{};  ///< by UnitKind; 0: the program has no such unit
+  ReducedTypes scans, partial;   ///< of scans and of partial values
 
   constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
   constexpr void add(UnitKind kind, DType type) {
@@ -40,7 +43,7 @@ struct StepNeeds {
     own = static_cast<DTypeSet>(own | set_of(type));
   }
   static constexpr StepNeeds everything() {
-    StepNeeds all{.sums = all_dtypes, .extremes = all_dtypes};
+    StepNeeds all{.scans = all_scanned_types, .partial = all_partial_types};
     for (DTypeSet& types : all.types) types = all_dtypes;
     for (const UnitKind kind : {UnitKind::contraction, UnitKind::scan, UnitKind::fold})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
@@ -79,7 +82,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::repeat)
     return &make_repeat;
   else if constexpr (Kind == UnitKind::scan)
-    return &make_step<ScanStep<Needs[Kind]>>;
+    return &make_step<ScanStep<Needs.scans>>;
   else if constexpr (Kind == UnitKind::fold)
     return &make_step<FoldStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::sort)
@@ -94,14 +97,13 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
 
 template <StepNeeds Needs>
 inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K...>) {
-  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...},
-                  &kernels::strided_reduce_as<Needs.sums, Needs.extremes>};
+  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce_as<Needs.partial>};
 }(std::make_index_sequence<unit_kinds>{});
 
 }  // namespace detail
 #endif
 
-#ifdef TESSERA_SEPARATE
+#ifdef TESSERA_COMPILED
 /// Compiled once for all programs, whatever they need.
 const StepCode& every_step_code();
 template <StepNeeds> const StepCode& step_code() { return every_step_code(); }

@@ -7,10 +7,10 @@ namespace tessera::runtime {
 struct Frame;
 class FrameLayout;
 
-/// Steps of a plan that ran as one. What the first of two made is not stored when the second summed it as it was made.
+/// Steps of a plan that ran as one: a step, or two that are fused. What the first of two made may be stored nowhere,
+/// see ValueRole::fused.
 struct RanSteps {
   int first = 0, count = 1;
-  bool stored = true;
 };
 
 /// Looks at the memory of a program while it runs, between steps. It may write to it.

@@ -3,23 +3,19 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <type_traits>
-#include <vector>
 
-#include <tbb/blocked_range.h>
-#include <tbb/global_control.h>
-#include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/runtime/threads/at_fork.hpp>
-#include <tessera/runtime/threads/pinning.hpp>
+#include <tessera/runtime/threads/function_ref.hpp>
+// TBB is seen where loops are compiled alone.
+#if TESSERA_HAS_DEFINITIONS
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+#include <tessera/runtime/threads/arenas.hpp>
+#endif
 
 namespace tessera {
 
@@ -36,93 +32,28 @@ struct Cost {
 
 namespace runtime {
 
-/// A function by reference, for the length of a call. Without <functional>, and never owning.
-template <class Signature> class FunctionRef;
-
-template <class R, class... Args> class FunctionRef<R(Args...)> {
- public:
-  template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)
-  FunctionRef(F&& f)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
-        call_([](void* object, Args... args) -> R {
-          return (*static_cast<std::remove_reference_t<F>*>(object))(args...);
-        }) {}
-  R operator()(Args... args) const { return call_(object_, args...); }
-
- private:
-  void* object_;
-  R (*call_)(void*, Args...);
-};
-
-/// The threads that run loops: one TBB arena for each value of parallelism that was ever set.
-class Team {
- public:
-  static Team& instance() {
-    static Team& team = *new Team;  // never destroyed: static destructors may still run loops
-    return team;
-  }
-
-  int size() const noexcept { return size_.load(std::memory_order_acquire); }
-  tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
-
-  void resize(int threads) {
-    const std::lock_guard lock(mutex_);
-    if (threads > allowed_) {
-      // Of two controls the smaller one holds, so the old one goes first.
-      control_.reset();
-      control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
-                                                       static_cast<std::size_t>(threads));
-      allowed_ = threads;
-    }
-    // Arenas are kept: a loop on another thread may be running in one.
-    auto at = std::find_if(arenas_.begin(), arenas_.end(),
-                           [&](const auto& arena) { return arena->max_concurrency() == threads; });
-    if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
-    arena_.store(at->get(), std::memory_order_release);
-    size_.store(threads, std::memory_order_release);
-    if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
-  }
-
-  void pin() {
-    const std::lock_guard lock(mutex_);
-    if (!pinning_) pinning_ = std::make_unique<Pinning>(arena());
-  }
-
- private:
-  Team() : allowed_(tbb::info::default_concurrency()) {
-    resize(allowed_);
-    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
-    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
-    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
-  }
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
-  std::unique_ptr<tbb::global_control> control_;
-  std::unique_ptr<Pinning> pinning_;
-  int allowed_;
-  std::atomic<tbb::task_arena*> arena_{nullptr};
-  std::atomic<int> size_{0};
-};
-
 /// Below this a second thread costs more than it saves: a task takes up to 2 us, waking a thread more.
 inline constexpr double inline_nanoseconds = 10'000;
 /// Aimed at for one task: long against the 0.2 us that scheduling it takes, short against a loop.
 inline constexpr double task_nanoseconds = 5'000;
 
 /// The one place where TBB is instantiated: `body(begin, end)` over [0, items), in ranges of at least `grain`.
-inline void run_ranges(std::int64_t items, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body) {
-  Team& team = Team::instance();
-  if (team.size() == 1 || items <= grain) return body(0, items);
+TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
+                             FunctionRef<void(std::int64_t, std::int64_t)> body);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
+                             FunctionRef<void(std::int64_t, std::int64_t)> body) {
+  Arenas& arenas = Arenas::instance();
+  if (arenas.size() == 1 || items <= grain) return body(0, items);
   // Isolated: a thread that waits here takes no task of another loop, so what it holds (scratch, locks) stays its own.
-  team.arena().execute([&] {
+  arenas.arena().execute([&] {
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, items, static_cast<std::size_t>(grain)),
                         [&](const tbb::blocked_range<std::int64_t>& range) { body(range.begin(), range.end()); });
     });
   });
 }
+#endif
 
 inline std::int64_t grain_of(std::int64_t items, Cost each) {
   if (each.nanoseconds * static_cast<double>(items) <= inline_nanoseconds) return items;
@@ -132,21 +63,27 @@ inline std::int64_t grain_of(std::int64_t items, Cost each) {
 }  // namespace runtime
 
 /// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
-inline int parallelism() { return runtime::Team::instance().size(); }
+TESSERA_ONCE int parallelism();
 
 /// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
 inline constexpr int max_parallelism = 4096;
 
 /// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
-inline void set_parallelism(int threads) {
-  if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
-  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
-  runtime::Team::instance().resize(threads);
-}
+TESSERA_ONCE void set_parallelism(int threads);
 
 /// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
 /// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
-inline void pin_workers() { runtime::Team::instance().pin(); }
+TESSERA_ONCE void pin_workers();
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE int parallelism() { return runtime::Arenas::instance().size(); }
+TESSERA_ONCE void set_parallelism(int threads) {
+  if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
+  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
+  runtime::Arenas::instance().resize(threads);
+}
+TESSERA_ONCE void pin_workers() { runtime::Arenas::instance().pin(); }
+#endif
 
 /// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
 /// promised about which thread runs what, so one range must never wait for another. The first exception reaches the

@@ -8,13 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/transport/reshard_plan.hpp>
+#endif
 
 namespace tessera::runtime {
 
@@ -38,6 +40,27 @@ struct Route {
   int destination = 0;
 };
 
+/// Fills every output with the input of member `root`.
+TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups);
+
+/// Fills every output with the reduction of all inputs, in the order of the members.
+TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups);
+
+/// Fills every output with the inputs, joined along `dim`. Their extents along it may differ.
+TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups);
+
+/// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
+TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
+
+/// Splits each input along `split_dim`, sends piece j to member j, and joins what arrives along `concat_dim`, in the
+/// order of the members. Of different dims, piece j is as long as output j, and inputs may differ along `concat_dim`;
+/// of one dim, pieces are equal, and `not_divisible` is thrown when they can't be.
+TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups);
+
+/// Copies along the routes, in every group; a member that no route leads to gets zeros.
+TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups);
+
+#if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
 /// Collects the moves of all groups of one collective, so that they run as one parallel loop.
@@ -75,7 +98,7 @@ class Moves {
     plan_.fill(std::span(&destination, 1), sources, partials);
   }
   void copy(int destination, int source) { fill(destination, std::span<const int>(&source, 1)); }
-  void fill_zero(int destination) { plan_.fill_zero(destination); }
+  void fill_zero(int destination) { plan_.fill_identity(destination); }
   void run() const { plan_.run(destinations_, sources_); }
 
   void require(bool holds, std::string_view rule) const {
@@ -132,8 +155,7 @@ inline std::int64_t end_of(const std::vector<Box>& boxes, std::size_t dim) {
 
 }  // namespace detail
 
-/// Fills every output with the input of member `root`.
-inline void broadcast(DType type, int root, std::span<const Group> groups) {
+TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups) {
   detail::Moves moves("broadcast", type);
   for (const Group& group : groups) {
     const Part& in = group.in[static_cast<std::size_t>(moves.member(group, root))];
@@ -143,8 +165,7 @@ inline void broadcast(DType type, int root, std::span<const Group> groups) {
   moves.run();
 }
 
-/// Fills every output with the reduction of all inputs, in the order of the members.
-inline void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
+TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
   detail::Moves moves("all_reduce", type, reduction);
   std::vector<Group> copies;
   for (const Group& group : groups) {
@@ -160,8 +181,7 @@ inline void all_reduce(DType type, Reduction reduction, std::span<const Group> g
   if (!copies.empty()) broadcast(type, 0, copies);
 }
 
-/// Fills every output with the inputs, joined along `dim`. Their extents along it may differ.
-inline void all_gather(DType type, int dim, std::span<const Group> groups) {
+TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups) {
   detail::Moves moves("all_gather", type);
   for (const Group& group : groups) {
     const std::size_t d = moves.dim_of(group, dim);
@@ -175,8 +195,7 @@ inline void all_gather(DType type, int dim, std::span<const Group> groups) {
   moves.run();
 }
 
-/// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
-inline void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
+TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
   detail::Moves moves("reduce_scatter", type, reduction);
   for (const Group& group : groups) {
     const std::size_t d = moves.dim_of(group, dim);
@@ -192,10 +211,7 @@ inline void reduce_scatter(DType type, Reduction reduction, int dim, std::span<c
   moves.run();
 }
 
-/// Splits each input along `split_dim`, sends piece j to member j, and joins what arrives along `concat_dim`, in the
-/// order of the members. Of different dims, piece j is as long as output j, and inputs may differ along `concat_dim`;
-/// of one dim, pieces are equal, and `not_divisible` is thrown when they can't be.
-inline void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups) {
+TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups) {
   detail::Moves moves("all_to_all", type);
   for (const Group& group : groups) {
     const std::size_t split = moves.dim_of(group, split_dim), concat = moves.dim_of(group, concat_dim);
@@ -231,8 +247,7 @@ inline void all_to_all(DType type, int split_dim, int concat_dim, std::span<cons
   moves.run();
 }
 
-/// Copies along the routes, in every group; a member that no route leads to gets zeros.
-inline void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups) {
+TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups) {
   detail::Moves moves("collective_permute", type);
   for (const Group& group : groups) {
     moves.require_same_size(group);
@@ -258,6 +273,7 @@ inline void collective_permute(DType type, std::span<const Route> routes, std::s
   }
   moves.run();
 }
+#endif
 
 }  // namespace tessera::runtime
 

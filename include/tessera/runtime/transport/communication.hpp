@@ -18,7 +18,7 @@ namespace tessera {
 struct CommunicationLimit {
   std::int64_t wire_bytes = INT64_MAX;   ///< that a device may send
   std::int64_t collectives = INT64_MAX;  ///< slices, which move nothing, don't count
-  bool forbid_unasked_reshards = false;
+  bool forbid_implicit_reshards = false;
 };
 
 /// Collectives of one kind over the same axes that ran.
@@ -91,8 +91,8 @@ class CommunicationScope {
   template <class Collectives, class Describe>
   void permit(const Collectives& collectives, const Describe& describe) const {
     std::int64_t wire = 0, count = 0, largest_wire = -1;
-    CollectiveInfo largest, unasked;
-    bool is_unasked = false;
+    CollectiveInfo largest, implicit;
+    bool is_implicit = false;
     collectives([&](const CollectiveInfo& c, std::int64_t times) {
       if (c.kind == Collective::slice) return;
       wire += c.wire_bytes * times;
@@ -101,12 +101,12 @@ class CommunicationScope {
         largest_wire = c.wire_bytes * times;
         largest = c;
       }
-      if (!c.asked && !is_unasked) unasked = c;
-      is_unasked = is_unasked || !c.asked;
+      if (!c.requested && !is_implicit) implicit = c;
+      is_implicit = is_implicit || !c.requested;
     });
     for (const CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) {
       const CommunicationLimit& limit = scope->limit_;
-      if (is_unasked && limit.forbid_unasked_reshards) describe(unasked);
+      if (is_implicit && limit.forbid_implicit_reshards) describe(implicit);
       if (wire > limit.wire_bytes - scope->wire_bytes())
         scope->fail_limit("bytes on the wire", wire, scope->wire_bytes(), limit.wire_bytes, largest);
       if (count > limit.collectives - scope->collectives())

@@ -2,29 +2,19 @@
 #define TESSERA_RUNTIME_TRANSPORT_RESHARD_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
-#include <tessera/base/error.hpp>
-#include <tessera/base/separate.hpp>
-#include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/op.hpp>
-#include <tessera/kernels/isa.hpp>
-#include <tessera/kernels/strided.hpp>
+#include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/box.hpp>
-#include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
-#include <tessera/runtime/memory/past_caches.hpp>
-#include <tessera/runtime/threads/team.hpp>
-#include <tessera/runtime/transport/box_index.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/transport/reshard_plan.hpp>
+#endif
 
-namespace tessera::runtime::inline TESSERA_ISA {
+namespace tessera::runtime {
 
 /// One shard in memory: the address of the element at `box.begin`, and strides in elements.
 struct ShardRef {
@@ -36,252 +26,12 @@ struct ShardRef {
 /// A row-major shard.
 inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
 
-constexpr Op op_of(Reduction reduction) {
-  return reduction == Reduction::sum ? Op::sum : reduction == Reduction::max ? Op::max : Op::min;
-}
-
-/// What moves where when shards are redistributed: found once, run many times on other memory without allocating.
-///
-/// Shards are declared first, then what fills each destination. Partial values are combined in the order in which
-/// their sources are given, whatever runs in parallel, so a result is the same bit for bit every time.
-/// Destinations overlap neither each other nor a source; but one that is its source (see `source_of`) stays as it is.
-/// Errors: `graph_invalid` for shards that do not fit each other, `dtype_mismatch` for partial values of a dtype
-/// without arithmetic (f16, sums of bool).
-class ReshardPlan {
- public:
-  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
-                       kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
-      : type_(type), reduction_(reduction), reduce_(reduce) {}
-
-  int add_destination(const Box& box, const kernels::Strides& strides) {
-    source_of_.push_back(none);
-    return add_shard(destinations_, box, strides);
-  }
-  int add_source(const Box& box, const kernels::Strides& strides) { return add_shard(sources_, box, strides); }
-  int add_destination(const Box& box) { return add_destination(box, kernels::contiguous_strides(extents(box))); }
-  int add_source(const Box& box) { return add_source(box, kernels::contiguous_strides(extents(box))); }
-
-  /// Fills each destination with what the sources hold of its box. `sources` lists boxes one after another, each as
-  /// `partials` shards of equal box, whose reduction is the value.
-  void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
-    if (partials < 1 || sources.size() % static_cast<std::size_t>(partials) != 0)
-      fail(errc::graph_invalid, "[reshard] whole groups: ", sources.size(), " sources in groups of ", partials);
-    if (partials > 1) check_arithmetic();
-    std::vector<Box> boxes;
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      const Box& box = shard(sources_, sources[i]).box;
-      if (i % static_cast<std::size_t>(partials) == 0)
-        boxes.push_back(box);
-      else if (!(box == boxes.back()))
-        fail(errc::graph_invalid, "[reshard] partial values of one box: source ", sources[i], " has another");
-    }
-    const int first = static_cast<int>(inputs_.size());
-    inputs_.insert(inputs_.end(), sources.begin(), sources.end());
-    const BoxIndex index(std::move(boxes));
-    for (int destination : destinations) {
-      const Shard& to = shard(destinations_, destination);
-      std::int64_t missing = to.box.empty() ? 0 : volume(extents(to.box));
-      index.for_each_overlap(to.box, [&](std::size_t group, const Box& overlap) {
-        const int input = first + static_cast<int>(group) * partials;
-        add_piece({destination, input, partials, 0, overlap, 0});
-        missing -= volume(extents(overlap));
-        const Shard& from = shard(sources_, inputs_[static_cast<std::size_t>(input)]);
-        if (partials == 1 && from.box == to.box && from.strides == to.strides)
-          source_of_[static_cast<std::size_t>(destination)] = inputs_[static_cast<std::size_t>(input)];
-      });
-      if (missing != 0)
-        fail(errc::graph_invalid, "[reshard] each element once: ", missing < 0 ? -missing : missing, " elements of ",
-             "destination ", destination, missing < 0 ? " are held twice" : " are held by no source");
-    }
-  }
-
-  void fill_zero(int destination) {
-    const Box& box = shard(destinations_, destination).box;
-    if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
-  }
-
-  int destination_count() const { return static_cast<int>(destinations_.size()); }
-  int source_count() const { return static_cast<int>(sources_.size()); }
-  const Box& destination_box(int index) const { return shard(destinations_, index).box; }
-  const Box& source_box(int index) const { return shard(sources_, index).box; }
-  /// The source that is the whole of a destination, element for element: its buffer can be shared. Or `none`.
-  int source_of(int destination) const { return source_of_[static_cast<std::size_t>(destination)]; }
-  static constexpr int none = -1;
-  std::int64_t table_bytes() const {
-    return static_cast<std::int64_t>((destinations_.size() + sources_.size()) * sizeof(Shard) +
-                                     pieces_.size() * sizeof(Piece) + inputs_.size() * sizeof(int));
-  }
-  /// Bytes that a run reads and writes.
-  std::int64_t bytes() const { return bytes_; }
-
-  /// Runs on shards at these addresses, in the order of their declaration.
-  void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
-    if (destinations.size() != destinations_.size() || sources.size() != sources_.size())
-      fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
-           destinations_.size(), " and ", sources_.size());
-    const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    // What is in the caches moves three times as fast, so that a second thread is worth waking later.
-    const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
-    const bool past_caches = written_ >= past_caches_from();
-    parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
-      run_weights(begin * quantum, std::min(end * quantum, weight_), destinations.data(), sources.data(), past_caches);
-    });
-  }
-
- private:
-  struct Shard {
-    Box box;
-    kernels::Strides strides;
-  };
-  /// A box of one destination and the inputs that make it: none for zeros, several for partial values.
-  struct Piece {
-    int destination;
-    int first_input;
-    int inputs;
-    int split;  // the dim along which threads share the piece
-    Box box;
-    std::int64_t weight_end;  // of all pieces up to this one
-  };
-
-  // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
-  static constexpr std::int64_t quantum = std::int64_t{64} << 10;
-  static constexpr std::int64_t piece_weight = 512;
-  static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
-  // What can't be cut along one dim into slices below this becomes several pieces.
-  static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
-
-  DType type_;
-  Reduction reduction_;
-  kernels::ReduceFunction reduce_;
-  std::vector<Shard> destinations_, sources_;
-  std::vector<int> source_of_;
-  std::vector<int> inputs_;
-  std::vector<Piece> pieces_;
-  std::int64_t weight_ = 0;
-  std::int64_t bytes_ = 0, written_ = 0;
-
-  static const Shard& shard(const std::vector<Shard>& shards, int index) {
-    if (index < 0 || index >= static_cast<int>(shards.size()))
-      fail(errc::graph_invalid, "[reshard] shard: ", index, " is not one of the ", shards.size());
-    return shards[static_cast<std::size_t>(index)];
-  }
-
-  int add_shard(std::vector<Shard>& shards, const Box& box, const kernels::Strides& strides) {
-    const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
-                             : !sources_.empty()    ? sources_[0].box.begin.size()
-                                                    : box.begin.size();
-    if (box.begin.size() != rank || box.end.size() != rank || strides.size() != rank)
-      fail(errc::graph_invalid, "[reshard] one rank: a shard of rank ", box.begin.size(), " with ", strides.size(),
-           " strides among shards of rank ", rank);
-    shards.push_back({box, strides});
-    return static_cast<int>(shards.size()) - 1;
-  }
-
-  void check_arithmetic() const {
-    if (type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
-      fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
-  }
-
-  void add_piece(Piece piece) {
-    const auto size = static_cast<std::int64_t>(size_of(type_));
-    const Shape shape = extents(piece.box);
-    const kernels::Strides& strides = destinations_[static_cast<std::size_t>(piece.destination)].strides;
-    std::size_t split = 0;
-    const auto magnitude = [&](std::size_t dim) { return strides[dim] < 0 ? -strides[dim] : strides[dim]; };
-    for (std::size_t dim = 1; dim < shape.size(); ++dim)
-      if (shape[split] == 1 || (shape[dim] > 1 && magnitude(dim) > magnitude(split))) split = dim;
-    piece.split = static_cast<int>(split);
-    const std::int64_t bytes = volume(shape) * size;
-    const std::int64_t slices = shape.empty() ? 1 : shape[split];
-    if (slices > 1 && slices * size < bytes && bytes / slices > largest_slice) {
-      for (std::int64_t i = 0; i < slices; ++i) {
-        Piece slice = piece;
-        slice.box.begin[split] += i;
-        slice.box.end[split] = slice.box.begin[split] + 1;
-        add_piece(slice);
-      }
-      return;
-    }
-    bytes_ += bytes * (piece.inputs + 1);
-    written_ += bytes;
-    weight_ += bytes * (piece.inputs + 1) + piece_weight;
-    piece.weight_end = weight_;
-    pieces_.push_back(piece);
-  }
-
-  void run_weights(std::int64_t begin, std::int64_t end, void* const* destinations, const void* const* sources,
-                   bool past_caches) const {
-    auto piece =
-        std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.weight_end <= begin; });
-    std::int64_t piece_begin = piece == pieces_.begin() ? 0 : piece[-1].weight_end;
-    for (; piece != pieces_.end() && piece_begin < end; piece_begin = (piece++)->weight_end) {
-      const auto weight = static_cast<double>(piece->weight_end - piece_begin);
-      const auto split = static_cast<std::size_t>(piece->split);
-      const std::int64_t slices = piece->box.begin.empty() ? 1 : piece->box.end[split] - piece->box.begin[split];
-      // Rounded the same way by the two ranges that meet there, so that each slice has one owner.
-      const auto slice_at = [&](std::int64_t at) {
-        at = std::clamp<std::int64_t>(at - piece_begin, 0, piece->weight_end - piece_begin);
-        const auto slice = static_cast<std::int64_t>(static_cast<double>(at) / weight * static_cast<double>(slices));
-        // Of many thin slices, ranges begin with whole lines of the cache.
-        return slices < 1024 || slice == slices ? slice : slice / 64 * 64;
-      };
-      const std::int64_t first = slice_at(begin), last = slice_at(end);
-      if (first < last) run_slices(*piece, first, last, destinations, sources, past_caches);
-    }
-  }
-
-  void run_slices(const Piece& piece, std::int64_t first, std::int64_t last, void* const* destinations,
-                  const void* const* sources, bool past_caches) const {
-    Box box = piece.box;
-    if (!box.begin.empty()) {
-      const auto split = static_cast<std::size_t>(piece.split);
-      box.end[split] = box.begin[split] + last;
-      box.begin[split] += first;
-    }
-    const auto size = static_cast<std::int64_t>(size_of(type_));
-    const auto offset_in = [&](const Shard& shard) {
-      std::int64_t offset = 0;
-      for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
-        offset += (box.begin[dim] - shard.box.begin[dim]) * shard.strides[dim];
-      return offset * size;
-    };
-    const auto input = [&](int i) {
-      return static_cast<std::size_t>(inputs_[static_cast<std::size_t>(piece.first_input + i)]);
-    };
-    const auto source = [&](std::size_t id) {
-      return static_cast<const std::byte*>(sources[id]) + offset_in(sources_[id]);
-    };
-    const Shard& to = destinations_[static_cast<std::size_t>(piece.destination)];
-    void* const base = destinations[piece.destination];
-    std::byte* const out = static_cast<std::byte*>(base) + offset_in(to);
-    const Shape shape = extents(box);
-    if (piece.inputs == 0) return kernels::strided_fill_zero(out, to.strides, shape, size_of(type_));
-    if (piece.inputs == 1) {
-      const std::size_t id = input(0);
-      if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
-      return kernels::strided_copy(type_, out, to.strides, source(id), sources_[id].strides, shape, past_caches);
-    }
-    // In order, as many at once as fit a small array: later batches add to what the earlier ones left.
-    constexpr int batch = 32;
-    std::array<kernels::StridedSource, batch> parts;
-    for (int i = 0; i < piece.inputs; i += batch) {
-      const int count = std::min(batch, piece.inputs - i);
-      for (int k = 0; k < count; ++k) {
-        const std::size_t id = input(i + k);
-        parts[static_cast<std::size_t>(k)] = {source(id), sources_[id].strides};
-      }
-      reduce_(type_, op_of(reduction_), out, to.strides,
-              std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
-              past_caches);
-    }
-  }
-};
-
 /// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
-/// consecutive shards per box, reduced in that order. A program that repeats it keeps the ReshardPlan instead.
+/// consecutive shards per box, reduced in that order by `reduce`. A program that repeats it keeps the ReshardPlan
+/// instead.
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials = 1,
-                          kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>);
+                          kernels::ReduceFunction reduce = &kernels::no_reduction);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
@@ -302,55 +52,7 @@ TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const Shard
 }
 #endif
 
-/// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
-/// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
-///
-/// Axes unreduced in `from` alone are reduced, in mesh order; those in both stay partial; those in `to` alone split the
-/// value into partial ones: all of it at index 0 and zeros elsewhere for a sum, all of it everywhere for max and min.
-inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh, const Sharding& from,
-                                const Sharding& to, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
-  const unsigned kept = from.unreduced & to.unreduced, fresh = to.unreduced & ~kept, reduced = from.unreduced & ~kept;
-  if (kept != 0 && from.reduction != to.reduction)
-    fail(errc::graph_invalid, "[reshard] one reduction: from ", text(from, mesh), " to ", text(to, mesh));
-  const unsigned split = from.used_axes() & ~unsigned{from.unreduced};
-  const auto size_over = [&](unsigned axes) {
-    int size = 1;
-    for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (axes >> axis & 1) size *= mesh.axis_size(axis);
-    return size;
-  };
-  const auto index_over = [&](unsigned axes, const Coordinates& at) {
-    int index = 0;
-    for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (axes >> axis & 1) index = index * mesh.axis_size(axis) + at[static_cast<std::size_t>(axis)];
-    return index;
-  };
-
-  ReshardPlan plan(type, from.unreduced != 0 ? from.reduction : to.reduction, reduce);
-  const int partials = size_over(reduced), boxes = size_over(split);
-  const ShardGrid sources(mesh, from), destinations(mesh, to);
-  std::vector<int> order(static_cast<std::size_t>(sources.count()));  // [kept, box, partial]
-  for (int i = 0; i < sources.count(); ++i) {
-    const Coordinates at = sources.coordinates(i);
-    const int place = (index_over(kept, at) * boxes + index_over(split, at)) * partials + index_over(reduced, at);
-    order[static_cast<std::size_t>(place)] = plan.add_source(shard_box(shape, from, mesh, at));
-  }
-  std::vector<std::vector<int>> targets(static_cast<std::size_t>(size_over(kept)));
-  for (int i = 0; i < destinations.count(); ++i) {
-    const Coordinates at = destinations.coordinates(i);
-    const int destination = plan.add_destination(shard_box(shape, to, mesh, at));
-    if (to.reduction == Reduction::sum && index_over(fresh, at) != 0)
-      plan.fill_zero(destination);
-    else
-      targets[static_cast<std::size_t>(index_over(kept, at))].push_back(destination);
-  }
-  const auto group = static_cast<std::size_t>(boxes * partials);
-  for (std::size_t k = 0; k < targets.size(); ++k)
-    plan.fill(targets[k], std::span<const int>(order).subspan(k * group, group), partials);
-  return plan;
-}
-
-}  // namespace tessera::runtime::inline TESSERA_ISA
+}  // namespace tessera::runtime
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -1,4 +1,4 @@
-// expect: the indices of take_along have the rank of what they index
+// expect: the indices of gather have the rank of what they index
 // lines: 6
 #include <tessera/ops/ops.hpp>
 
@@ -7,8 +7,8 @@ using Matrix = ts::ShardedTensor<float, 2>;
 
 auto taken(const Matrix& x, const ts::ShardedTensor<int, 1>& at) {
 #ifdef TESSERA_TWIN
-  return ts::take_along<1>(x, ts::unit<0>(at));
+  return ts::gather<1>(x, ts::unsqueeze<0>(at));
 #else
-  return ts::take_along<1>(x, at);
+  return ts::gather<1>(x, at);
 #endif
 }

@@ -1,5 +1,5 @@
-#ifndef TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
-#define TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_IMPLICIT_RESHARDS_HPP
+#define TESSERA_PARTITION_PROPAGATION_IMPLICIT_RESHARDS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -23,21 +23,20 @@ namespace detail {
                                       const Mesh& mesh) {
   const Node& made = graph[node];
   const std::string by = made.source.text(), at = collective.source.text();
-  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
-       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
-       at.empty() ? "" : " for its use at ", at);
+  fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
+       " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name, by.empty() ? "" : " at ",
+       by, ", from ", text(from, mesh), " to ", text(to, mesh), at.empty() ? "" : " for its use at ", at);
 }
 
 }  // namespace detail
 
 /// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
 /// sharding, how it is wanted, and the lines.
-inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& program) {
   for (std::size_t g = 0; g < plan.graphs.size(); ++g)
     for (const PlanStep& step : plan.graphs[g].steps)
       for (const CollectiveInfo& collective : step.collectives) {
-        if (collective.asked || step.kind != StepKind::reshard) continue;
+        if (collective.requested || step.kind != StepKind::reshard) continue;
         const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
         const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
         detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,

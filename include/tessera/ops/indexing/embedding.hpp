@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_INDEXING_INDEXING_HPP
-#define TESSERA_OPS_INDEXING_INDEXING_HPP
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/shape.hpp>
@@ -9,7 +9,7 @@ namespace tessera {
 
 namespace detail {
 
-struct GatherTag {
+struct EmbeddingTag {
   static constexpr auto leading_dims = ops::LeadingDims::table;
   template <class Table, class Indices> struct result {
     using type = typename Table::type;
@@ -17,14 +17,15 @@ struct GatherTag {
     using Said = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
+          "tessera: the indices of embedding are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding has at least one dim, the one that is looked up");
       static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
     });
   };
   static constexpr Value emit(Value context, Value table, Value indices) {
     const int lead = indices.rank();
-    Node made{.op = Op::gather, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
     made.unit = static_cast<std::uint8_t>(indices.node().unit | (table.node().unit >> 1) << lead);
     return table.at(context.source).make(made, {table.id, indices.id});
   }
@@ -36,8 +37,8 @@ struct GatherTag {
 /// Its gradient adds the rows of the cotangent into a table of zeros. Errors: dim_range for an index outside [0, N).
 /// Communication: a table sharded along N answers with a partial value, each shard for its own rows.
 template <TensorOperand Table, TensorOperand Indices>
-constexpr auto gather(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag>(Source::from(at), table, indices);
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
 }
 
 }  // namespace tessera

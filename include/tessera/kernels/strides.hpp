@@ -1,0 +1,47 @@
+#ifndef TESSERA_KERNELS_STRIDES_HPP
+#define TESSERA_KERNELS_STRIDES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/inline_vector.hpp>
+#include <tessera/base/monoid.hpp>
+#include <tessera/base/shape.hpp>
+
+namespace tessera::kernels {
+
+/// Distance in elements between neighbours along each dim. Zero repeats an element, negative walks backwards.
+using Strides = InlineVector<std::int64_t, max_rank>;
+
+/// Strides of a row-major array of that shape.
+constexpr Strides contiguous_strides(const Shape& extents) {
+  Strides strides(extents.size(), 1);
+  for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
+  return strides;
+}
+
+/// One operand of a reduction over several arrays.
+struct StridedSource {
+  const void* data = nullptr;
+  Strides strides;
+};
+
+/// How partial values are combined, as a value: a program carries the code for its own element types alone.
+using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+                                bool accumulate, bool past_caches);
+
+/// For what has no partial values: it carries no code to combine them.
+inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+                         bool, bool) {
+  fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
+}
+
+}  // namespace tessera::kernels
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,84 @@
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/layout/shape.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather have the rank of what they index");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: one operand has static extent 1 where the other extends; broadcast "
+                     "it first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+template <int Rank, int D> struct ScatterAddTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices, class Source> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of scatter_add are 32- or 64-bit integers; convert them with "
+          "ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank && Source::rank == A::rank,
+                    "tessera: the operands of scatter_add have one rank");
+      static_assert(std::is_same_v<typename Source::type, typename A::type>,
+                    "tessera: scatter_add adds elements of one type");
+      static_assert(!std::is_same_v<typename A::type, bool>, "tessera: bools have no sums; convert them with ts::cast");
+    });
+  };
+  /// Floating elements are added in f64, since any number of them may meet in one, and rounded once.
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    const int dim = x.shifted(D, Rank);
+    const unsigned along = 1u << dim;
+    if (((x.node().unit ^ indices.node().unit) & ~along) != 0 || source.node().unit != indices.node().unit)
+      context.refuse(errc::shape_mismatch,
+                     "[scatter_add] dims: one operand has static extent 1 where the other extends; broadcast it first");
+    x = x.at(context.source);
+    const DType type = x.dtype(), wide = is_floating(type) ? DType::f64 : type;
+    const Value sums = build::scatter_add(build::cast(source.at(context.source), wide), dim, indices, x);
+    return build::cast(build::cast(x, wide) + sums, type);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
+/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
+/// shape_mismatch where another dim differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// x with elements added along one dim: y = x, then y[.., indices[.., k, ..], ..] += source[.., k, ..] for each element
+/// of source, which has the shape of the indices: a histogram is `scatter_add<0>(zeros, bins, ones)`. Other dims are
+/// equal. Floating elements are added in f64 in the order of the indices and rounded once; integers wrap around. The
+/// gradient of x is that of y, the gradient of source what is gathered from it. Errors and communication: as gather.
+template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Source>
+constexpr auto scatter_add(const X& x, const Indices& indices, const Source& source, Here at = Here::current()) {
+  return call<detail::ScatterAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(tessera::Source::from(at), x, indices,
+                                                                                 source);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

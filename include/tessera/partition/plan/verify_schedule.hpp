@@ -1,0 +1,129 @@
+#ifndef TESSERA_PARTITION_PLAN_VERIFY_SCHEDULE_HPP
+#define TESSERA_PARTITION_PLAN_VERIFY_SCHEDULE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/fuse/units.hpp>
+#include <tessera/partition/plan/plan.hpp>
+
+namespace tessera::detail {
+
+/// Checks how the steps of one graph are fused, and which arguments results are written over.
+class ScheduleVerifier {
+ public:
+  constexpr ScheduleVerifier(const GraphPlan& plan, const UnitsView& units, int graph)
+      : plan_(plan), units_(units), graph_(graph) {}
+
+  constexpr void verify() const {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      const PlanStep& step = plan_.steps[s];
+      if (step.fusion != Fusion::apart)
+        verify_pair(s);
+      else
+        for (const std::int32_t v : step.outputs)
+          require(v < 0 || value(v).role != ValueRole::fused, "only fused steps pass on what is not stored");
+    }
+    for (const PlanValue& v : plan_.values)
+      require(!v.spare || v.role == ValueRole::fused, "a spare block is for a value that is not stored");
+    require(plan_.donated.size() == plan_.outputs.size(), "sizes by output");
+    for (std::size_t k = 0; k < plan_.donated.size(); ++k)
+      if (plan_.donated[k] >= 0) verify_donation(k);
+  }
+
+ private:
+  const GraphPlan& plan_;
+  UnitsView units_;
+  int graph_;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr const PlanValue& value(int v) const { return plan_.values[size(v)]; }
+  constexpr void require(bool holds, std::string_view rule) const {
+    if (!holds) fail(errc::graph_invalid, "[plan] ", rule, ": graph ", graph_);
+  }
+
+  static constexpr bool has(const Growable<std::int32_t>& list, int v) {
+    for (const std::int32_t own : list)
+      if (own == v) return true;
+    return false;
+  }
+  /// Whether a value is read by other steps than one, looked at by a view, or a result.
+  constexpr bool is_used_beside(int v, std::size_t reader) const {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      if (s != reader && has(plan_.steps[s].inputs, v)) return true;
+    for (const PlanValue& other : plan_.values)
+      if (other.role == ValueRole::view && other.view_of == v) return true;
+    return has(plan_.outputs, v);
+  }
+
+  constexpr void verify_pair(std::size_t s) const {
+    const PlanStep& step = plan_.steps[s];
+    require(s + 1 < plan_.steps.size() && plan_.steps[s + 1].fusion == Fusion::apart,
+            "a step is fused with the next one, and that with no other");
+    const PlanStep& next = plan_.steps[s + 1];
+    require(step.kind == StepKind::compute && step.outputs.size() == 1 && has(next.inputs, step.outputs[0]),
+            "a fused step makes one value, which the next one reads");
+    const int made = step.outputs[0];
+    const PlanValue& passed = value(made);
+    require((passed.role == ValueRole::fused) == (step.fusion != Fusion::epilogue),
+            "what a fused step makes is stored for an epilogue, and not otherwise");
+    require(passed.role != ValueRole::fused || !is_used_beside(made, s + 1),
+            "what is not stored is read by the next step alone");
+    require(!passed.spare || step.fusion == Fusion::into_result, "a spare block is for sums that may go into a result");
+    for (const std::int32_t out : next.outputs)
+      for (const std::int32_t in : step.inputs)
+        require(!share_memory(plan_, out, in), "fused steps write nothing that the first of them reads");
+
+    if (step.fusion == Fusion::sum) {
+      require(next.kind == StepKind::reshard, "parts are summed by a reshard");
+      const Sharding &parts = passed.sharding, &sum = value(next.outputs[0]).sharding;
+      bool alike = parts.unreduced != 0 && parts.reduction == Reduction::sum && sum.unreduced == 0;
+      for (int d = 0; d < parts.rank; ++d) alike = alike && parts.dims[d] == sum.dims[d];
+      return require(alike, "parts are added to shards of the same boxes");
+    }
+    require(next.kind == StepKind::compute && units_[next.unit].kind == UnitKind::fused &&
+                work_axes(plan_, step) == work_axes(plan_, next),
+            "boxes are worked on by a fused unit, at the same places");
+    for (std::size_t d = 0; d < passed.shape.size(); ++d)
+      require(d < next.factors.size() && next.factors[d] == passed.sharding.dims[d],
+              "boxes are worked on as they are split");
+    if (step.fusion == Fusion::epilogue) return;
+    const PlanValue& result = value(next.outputs[0]);
+    if (step.fusion == Fusion::into_result)
+      return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
+                     "a product is summed where one result goes, in memory laid out as its own");
+    require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
+            "a product is rounded to bf16 of its shape");
+  }
+
+  constexpr void verify_donation(std::size_t k) const {
+    const int v = plan_.outputs[k], argument = plan_.donated[k];
+    require(v >= 0 && value(v).role == ValueRole::output, "what is written over an argument is a result");
+    require(size(argument) < plan_.arguments.size() && plan_.arguments[size(argument)] >= 0,
+            "what a result is written over is an argument");
+    const int given = plan_.arguments[size(argument)];
+    require(stored_alike(value(given), value(v)), "a result is laid out as the argument that it is written over");
+    for (std::size_t other = 0; other < k; ++other)
+      require(plan_.donated[other] != argument, "an argument is written over once");
+    std::size_t maker = 0;
+    while (maker < plan_.steps.size() && !has(plan_.steps[maker].outputs, v)) ++maker;
+    require(maker < plan_.steps.size() && has(plan_.steps[maker].inputs, given),
+            "a result is written over an argument that its step reads");
+    bool last = !has(plan_.outputs, given);
+    for (std::size_t s = maker + 1; s < plan_.steps.size(); ++s) last = last && !has(plan_.steps[s].inputs, given);
+    for (const PlanValue& other : plan_.values)
+      last = last && !(other.role == ValueRole::view && other.view_of == given);
+    require(last, "an argument is written over by the last step that reads it");
+    if (maker > 0 && plan_.steps[maker - 1].fusion != Fusion::apart)
+      require(!has(plan_.steps[maker - 1].inputs, given), "fused steps write nothing that the first of them reads");
+  }
+};
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

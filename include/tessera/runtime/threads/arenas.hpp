@@ -1,0 +1,76 @@
+#ifndef TESSERA_RUNTIME_THREADS_ARENAS_HPP
+#define TESSERA_RUNTIME_THREADS_ARENAS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <tbb/global_control.h>
+#include <tbb/info.h>
+#include <tbb/task_arena.h>
+
+#include <tessera/runtime/threads/at_fork.hpp>
+#include <tessera/runtime/threads/pinning.hpp>
+
+namespace tessera::runtime {
+
+/// The threads that run loops: one TBB arena for each value of parallelism that was ever set.
+class Arenas {
+ public:
+  static Arenas& instance() {
+    static Arenas& arenas = *new Arenas;  // never destroyed: static destructors may still run loops
+    return arenas;
+  }
+
+  int size() const noexcept { return size_.load(std::memory_order_acquire); }
+  tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
+
+  void resize(int threads) {
+    const std::lock_guard lock(mutex_);
+    if (threads > allowed_) {
+      // Of two controls the smaller one holds, so the old one goes first.
+      control_.reset();
+      control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
+                                                       static_cast<std::size_t>(threads));
+      allowed_ = threads;
+    }
+    // Arenas are kept: a loop on another thread may be running in one.
+    auto at = std::find_if(arenas_.begin(), arenas_.end(),
+                           [&](const auto& arena) { return arena->max_concurrency() == threads; });
+    if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
+    arena_.store(at->get(), std::memory_order_release);
+    size_.store(threads, std::memory_order_release);
+    if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
+  }
+
+  void pin() {
+    const std::lock_guard lock(mutex_);
+    if (!pinning_) pinning_ = std::make_unique<Pinning>(arena());
+  }
+
+ private:
+  Arenas() : allowed_(tbb::info::default_concurrency()) {
+    resize(allowed_);
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
+    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
+  std::unique_ptr<tbb::global_control> control_;
+  std::unique_ptr<Pinning> pinning_;
+  int allowed_;
+  std::atomic<tbb::task_arena*> arena_{nullptr};
+  std::atomic<int> size_{0};
+};
+
+}  // namespace tessera::runtime
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,2 +1,0 @@
-#define TESSERA_DEFINITIONS
-#include <tessera/tessera.hpp>

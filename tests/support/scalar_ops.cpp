@@ -1,0 +1,84 @@
+#include "scalar_ops.hpp"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include <tessera/ops/rows.hpp>
+
+namespace oracle {
+
+double apply(Op op, DType to, DType from, double a, double b, double c) {
+  if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return std::erf(a);
+  switch (op) {
+    case Op::neg:
+      return -a;
+    case Op::abs:
+      return std::fabs(a);
+    case Op::exp:
+      return std::exp(a);
+    case Op::log:
+      return std::log(a);
+    case Op::sqrt:
+      return std::sqrt(a);
+    case Op::rsqrt:
+      return 1 / std::sqrt(a);
+    case Op::tanh:
+      return std::tanh(a);
+    case Op::sigmoid:
+      return 1 / (1 + std::exp(-a));
+    case Op::relu:
+      return a > 0 ? a : 0;
+    case Op::gelu:
+      return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+    case Op::silu:
+      return a / (1 + std::exp(-a));
+    case Op::sign:
+      return a > 0 ? 1 : a < 0 ? -1 : 0;
+    case Op::logical_not:
+      return a == 0;
+    case Op::broadcast:
+      return a;
+    case Op::cast:
+      if (to == DType::bool_) return a != 0;
+      // A conversion to bf16 rounds; what is merely computed as bf16 may be rounded or not.
+      if (to == DType::bf16) return static_cast<double>(tessera::bf16(a));
+      return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
+    case Op::add:  // of bools it is or, as their product is and
+      return to == DType::bool_ ? a != 0 || b != 0 : a + b;
+    case Op::sub:
+      return a - b;
+    case Op::mul:
+      return a * b;
+    case Op::div:
+      return is_floating(to) ? a / b : b == 0 ? 0 : std::trunc(a / b);
+    case Op::pow:
+      return std::pow(a, b);
+    case Op::minimum:
+      return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
+    case Op::maximum:
+      return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
+    case Op::equal:
+      return a == b;
+    case Op::not_equal:
+      return a != b;
+    case Op::less:
+      return a < b;
+    case Op::less_equal:
+      return a <= b;
+    case Op::greater:
+      return a > b;
+    case Op::greater_equal:
+      return a >= b;
+    case Op::logical_and:
+      return a != 0 && b != 0;
+    case Op::logical_or:
+      return a != 0 || b != 0;
+    case Op::select:
+      return a != 0 ? b : c;
+    default:
+      throw std::logic_error("oracle: an operation it does not know: " + std::to_string(static_cast<int>(op)));
+  }
+}
+
+}  // namespace oracle
