@@ -48,12 +48,14 @@ template <class... A> struct JoinedLists<OperationList<A...>> {
   using type = OperationList<A...>;
 };
 
-/// The row of an operation, an object of its own: a program refers to the rows of the operations that it has.
-template <class Operation> constexpr OpRow row_with_rules(OpRow row) {
-  row.simplifies = requires { Operation::simplify; };
+constexpr OpRow row_of_rules(OpRow row, bool simplifies) {
+  row.simplifies = simplifies;
   return row;
 }
-template <class Operation> inline constexpr OpRow row_v = row_with_rules<Operation>(Operation::row);
+/// The row of an operation, an object of its own: a program refers to the rows of the operations that it has.
+template <class Operation>
+inline constexpr OpRow row_v = row_of_rules(
+    Operation::row, requires { Operation::simplify; });
 
 template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_id(row_v<Operation>.name));
 

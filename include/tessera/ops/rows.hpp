@@ -28,11 +28,19 @@ using Operations = JoinedLists<SourceOperations, ElementwiseOperations, Reductio
 
 namespace detail {
 
-template <class Operation> constexpr GradientRule gradient_rule() {
-  if constexpr (requires { Operation::gradient; })
-    return Operation::gradient;
-  else
-    return nullptr;
+/// What an operation says besides its row. Null: nothing.
+struct OperationRules {
+  GradientRule gradient = nullptr;
+  SimplifyRule simplify = nullptr;
+  AttributeText attributes = nullptr;
+  CheckRule check = nullptr;
+};
+template <class Operation> constexpr OperationRules rules_of() {
+  OperationRules rules{.check = Operation::check};
+  if constexpr (requires { Operation::gradient; }) rules.gradient = Operation::gradient;
+  if constexpr (requires { Operation::simplify; }) rules.simplify = Operation::simplify;
+  if constexpr (requires { Operation::attributes; }) rules.attributes = Operation::attributes;
+  return rules;
 }
 
 /// What is known of operations, found by id: open addressing. Only constant expressions ask it, so that a program holds
@@ -70,43 +78,18 @@ template <class... Operation> constexpr auto make_row_table(OperationList<Operat
   (table.add(op_v<Operation>, &row_v<Operation>), ...);
   return table;
 }
-template <class... Operation> constexpr auto make_gradient_table(OperationList<Operation...>) {
-  OperationTable<GradientRule> table;
-  (table.add(op_v<Operation>, gradient_rule<Operation>()), ...);
-  return table;
-}
-template <class Operation> constexpr AttributeText attribute_text() {
-  if constexpr (requires { Operation::attributes; })
-    return Operation::attributes;
-  else
-    return nullptr;
-}
-template <class Operation> constexpr SimplifyRule simplify_rule() {
-  if constexpr (requires { Operation::simplify; })
-    return Operation::simplify;
-  else
-    return nullptr;
-}
-template <class... Operation> constexpr auto make_simplify_table(OperationList<Operation...>) {
-  OperationTable<SimplifyRule> table;
-  (table.add(op_v<Operation>, simplify_rule<Operation>()), ...);
-  return table;
-}
-template <class... Operation> constexpr auto make_text_table(OperationList<Operation...>) {
-  OperationTable<AttributeText> table;
-  (table.add(op_v<Operation>, attribute_text<Operation>()), ...);
-  return table;
-}
-template <class... Operation> constexpr auto make_check_table(OperationList<Operation...>) {
-  OperationTable<CheckRule> table;
-  (table.add(op_v<Operation>, Operation::check), ...);
+/// One kind of rule: a program that asks for the texts of attributes holds no gradients.
+template <class Rule, class... Operation>
+constexpr auto make_rule_table(OperationList<Operation...>, Rule OperationRules::*rule) {
+  OperationTable<Rule> table;
+  (table.add(op_v<Operation>, rules_of<Operation>().*rule), ...);
   return table;
 }
 inline constexpr auto row_table = make_row_table(Operations{});
-inline constexpr auto gradient_table = make_gradient_table(Operations{});
-inline constexpr auto simplify_table = make_simplify_table(Operations{});
-inline constexpr auto text_table = make_text_table(Operations{});
-inline constexpr auto check_table = make_check_table(Operations{});
+inline constexpr auto gradient_table = make_rule_table(Operations{}, &OperationRules::gradient);
+inline constexpr auto simplify_table = make_rule_table(Operations{}, &OperationRules::simplify);
+inline constexpr auto text_table = make_rule_table(Operations{}, &OperationRules::attributes);
+inline constexpr auto check_table = make_rule_table(Operations{}, &OperationRules::check);
 
 }  // namespace detail
 }  // namespace ops

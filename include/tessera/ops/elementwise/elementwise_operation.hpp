@@ -148,7 +148,8 @@ template <class Operation> constexpr OpRow elementwise_row() {
 }  // namespace detail
 
 template <std::derived_from<AnyElementwiseOperation> Operation>
-inline constexpr OpRow row_v<Operation> = row_with_rules<Operation>(detail::elementwise_row<Operation>());
+inline constexpr OpRow row_v<Operation> = row_of_rules(
+    detail::elementwise_row<Operation>(), requires { Operation::simplify; });
 
 }  // namespace tessera::ops
 
