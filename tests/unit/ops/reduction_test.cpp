@@ -82,6 +82,19 @@ TEST(Reduction, GradientOfAProductWithZeros) {
   EXPECT_EQ(out[1].data, (std::vector<double>{-12, 8, -6, 0, -35, 0, 0, 0, 0, 0, 0, 0}));
 }
 
+TEST(Reduction, AnyAndAll) {
+  const auto holds = [](auto f, std::vector<double> values) {
+    return apply<Float<2>>(f, {Array({2, 3}, values)}).data;
+  };
+  const auto any = [](const auto& v) { return ts::any<1>(v); };
+  const auto all = [](const auto& v) { return ts::all<1>(v); };
+  EXPECT_EQ(holds(any, {0, 0, 0, 0, -2, 0}), (std::vector<double>{0, 1}));
+  EXPECT_EQ(holds(any, {0, NAN, 0, 0, 0, 0}), (std::vector<double>{1, 0}));
+  EXPECT_EQ(holds(all, {1, 2, 0.5, 1, 0, 1}), (std::vector<double>{1, 0}));
+  EXPECT_EQ(result([](const auto& v) { return ts::all<1>(v, ts::keepdims); }).shape, (Shape{2, 1, 4}));
+  EXPECT_EQ(result([](const auto& v) { return ts::any(v); }).data, (std::vector<double>{1}));
+}
+
 TEST(Reduction, PositionsOfExtremes) {
   const auto most = [](const auto& v) { return ts::argmax<1>(v); };
   const auto least = [](const auto& v) { return ts::argmin<-1, std::int64_t>(v, ts::keepdims); };

@@ -60,6 +60,15 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   }
 };
 
+/// A reduction of the operand in another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
 /// Where the first of the extremes is: the least position of those that are equal to the extreme, or NaN as it is.
 template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   using R = Reduce<Extreme, false, Keep, Dims...>;
@@ -98,6 +107,9 @@ template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at
 template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
 constexpr auto reduce(const X& x, Here at) {
   return reduce_by<Reduce<Operation, Mean, Keep, Dims...>>(x, at);
+}
+template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
 }
 
 }  // namespace detail
@@ -142,6 +154,21 @@ template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at 
 }
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any, or all, of the elements along the named dims hold, or are not 0; NaN is not 0. Results are bools. Of no
+/// elements, none holds, and all do. Shapes and communication as of `max`.
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
 }
 
 /// The index of the largest, or smallest, element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without
