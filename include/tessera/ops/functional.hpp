@@ -2,6 +2,8 @@
 #define TESSERA_OPS_FUNCTIONAL_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <limits>
+
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/layout/shape.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
@@ -17,16 +19,17 @@ namespace build {
 constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
 constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
 
-/// A reduction that counts as a constant to gradients: a shift that cancels in what it is used for.
-constexpr Value constant_reduce(Op op, Value x, int dim) {
-  Node made = reduce(op, x, 1u << dim, true).node();
+/// A reduction over the dims in the bit set that counts as a constant to gradients: a shift that cancels in what it is
+/// used for.
+constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
+  Node made = reduce(op, x, dims, true).node();
   Reduced reduced = Reduced::of(made);
   reduced.constant = true;
   made.labels = reduced.pack();
   return x.make(made, {x.id});
 }
 /// x less its largest element along a dim.
-constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, dim); }
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
 constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
 constexpr Value softmax(Value x, int dim) {
   const Value e = unary(Op::exp, shifted(x, dim));
@@ -70,6 +73,29 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
   }
 };
 
+template <bool Keep, int... Dims> struct LogSumExp {
+  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using Floats =
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double and bf16 tensors"); });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = x.dtype();
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    // An infinite extreme is no shift: infinity less itself is NaN.
+    const Value most = build::constant_reduce(Op::max, x, set),
+                infinity = x.number(std::numeric_limits<double>::infinity());
+    const Value shift =
+        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
+    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
+    const Value made = build::unary(Op::log, sum) + shift;
+    return build::cast(Keep ? made : build::drop_units(made, set), type);
+  }
+};
+
 template <class X, class... Parameters> struct NormResult : X {
   template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
   using Said = decltype([] {
@@ -92,7 +118,7 @@ struct LayerNormTag {
     // left, which costs no pass of its own; its slope is 0.
     const Value count = build::cast(build::extent(x, dim), x.dtype());
     const Value near = x - build::row_sum(x, dim) / count;
-    const Value rest = build::constant_reduce(Op::sum, near, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
     const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
     const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
     return build::cast((near - rest) * scale * gain + bias, type);
@@ -163,6 +189,16 @@ template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here a
 /// The logarithm of softmax, without computing it. Communication: as softmax.
 template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// The logarithm of the sum of exponentials over the named dims (all when none is named), `logsumexp<-1>(x)`; stable
+/// for large x, -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as of `max`.
+/// Communication: as softmax.
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
 }
 
 /// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.

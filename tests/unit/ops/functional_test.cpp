@@ -45,6 +45,29 @@ TEST(Functional, Softmax) {
   check_gradient<Float<3>>([](const auto& v) { return ts::softmax<1>(v); }, {random_array({2, 3, 2}, 2)});
 }
 
+TEST(Functional, LogSumExp) {
+  const auto rows = [](const auto& v) { return ts::logsumexp<1>(v); };
+  const auto kept = [](const auto& v) { return ts::logsumexp<0, 2>(v, ts::keepdims); };
+  const Array x = random_array({2, 5}, 1, -30, 30);
+  const Array y = apply<Float<2>>(rows, {x});
+  for (std::int64_t i = 0; i < 2; ++i) {
+    double total = 0;
+    for (std::int64_t j = 0; j < 5; ++j) total += std::exp(x.at({i, j}));
+    EXPECT_NEAR(y.at({i}), std::log(total), 1e-12);
+  }
+  constexpr double inf = INFINITY;
+  const Array far = apply<Float<2>>(rows, {Array({5, 2}, {1e6, 1e6, -1e6, -1e6, -inf, -inf, inf, 1, NAN, inf})});
+  EXPECT_EQ(far.data[0], 1e6 + std::log(2.0));
+  EXPECT_EQ(far.data[1], -1e6 + std::log(2.0));
+  EXPECT_EQ(far.data[2], -inf);
+  EXPECT_EQ(far.data[3], inf);
+  EXPECT_TRUE(std::isnan(far.data[4]));
+  EXPECT_EQ(apply<Float<3>>(kept, {random_array({2, 3, 4}, 2)}).shape, (Shape{1, 3, 1}));
+  check_gradient<Float<2>>(rows, {random_array({3, 4}, 3)});
+  check_gradient<Float<3>>(kept, {random_array({2, 3, 2}, 4)});
+  EXPECT_EQ((units<Float<3>>([](const auto& v) { return ts::logsumexp<2>(v, ts::keepdims); }, ts::UnitKind::fused)), 1);
+}
+
 TEST(Functional, Norms) {
   const Array x = random_array({3, 4}, 1), gain = random_array({4}, 2), bias = random_array({4}, 3);
   const Array y = apply<Float<2>, Float<1>, Float<1>>(layer_norm, {x, gain, bias});

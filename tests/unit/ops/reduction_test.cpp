@@ -10,6 +10,9 @@ namespace {
 const Shape shape{2, 3, 4};
 const Array x = random_array(shape, 3);
 
+template <class... Args, class F> Array apply(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments).at(0);
+}
 template <class F> Array result(F) { return run(trace<F, Float<3>>().view(), {x}).at(0); }
 
 TEST(Reduction, GradientOfEveryRow) {
@@ -77,6 +80,40 @@ TEST(Reduction, GradientOfAProductWithZeros) {
   const Program program = trace<FirstGradient<decltype(rows)>, std::tuple<Float<2>>, Float<1>>();
   const auto out = run(program.view(), {zeros, Array({4}, {1, 1, 1, 1})});
   EXPECT_EQ(out[1].data, (std::vector<double>{-12, 8, -6, 0, -35, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(Reduction, AnyAndAll) {
+  const auto holds = [](auto f, std::vector<double> values) {
+    return apply<Float<2>>(f, {Array({2, 3}, values)}).data;
+  };
+  const auto any = [](const auto& v) { return ts::any<1>(v); };
+  const auto all = [](const auto& v) { return ts::all<1>(v); };
+  EXPECT_EQ(holds(any, {0, 0, 0, 0, -2, 0}), (std::vector<double>{0, 1}));
+  EXPECT_EQ(holds(any, {0, NAN, 0, 0, 0, 0}), (std::vector<double>{1, 0}));
+  EXPECT_EQ(holds(all, {1, 2, 0.5, 1, 0, 1}), (std::vector<double>{1, 0}));
+  EXPECT_EQ(result([](const auto& v) { return ts::all<1>(v, ts::keepdims); }).shape, (Shape{2, 1, 4}));
+  EXPECT_EQ(result([](const auto& v) { return ts::any(v); }).data, (std::vector<double>{1}));
+}
+
+TEST(Reduction, PositionsOfExtremes) {
+  const auto most = [](const auto& v) { return ts::argmax<1>(v); };
+  const auto least = [](const auto& v) { return ts::argmin<-1, std::int64_t>(v, ts::keepdims); };
+  const Array rows({4, 4}, {1, 3, 3, -2, -2, -2, -5, -5, 0, NAN, 7, NAN, -INFINITY, -INFINITY, -INFINITY, -INFINITY});
+  EXPECT_EQ(apply<Float<2>>(most, {rows}).data, (std::vector<double>{1, 0, 1, 0}));
+  const Array kept = apply<Float<2>>(least, {rows});
+  EXPECT_EQ(kept.shape, (Shape{4, 1}));
+  EXPECT_EQ(kept.data, (std::vector<double>{3, 2, 1, 0}));
+  const auto columns = [](const auto& v) { return ts::argmax<0>(v); };
+  EXPECT_EQ(apply<Float<2>>(columns, {Array({3, 2}, {4, 1, 4, 9, 4, 9})}).data, (std::vector<double>{0, 1}));
+  // Without a dim, the row-major position.
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < x.data.size(); ++i)
+    if (x.data[i] > x.data[first]) first = i;
+  EXPECT_EQ(result([](const auto& v) { return ts::argmax(v); }).data[0], static_cast<double>(first));
+  static_assert(std::is_same_v<decltype(ts::argmax<0>(std::declval<Float<2>>()))::element, std::int32_t>);
+  // Indices count as constants.
+  check_gradient<Float<2>>([](const auto& v) { return ts::cast<float>(ts::argmax<1>(v)) * ts::sum<1>(v * v); },
+                           {random_array({3, 4}, 5)}, first_order);
 }
 
 // The cotangent of a full sum has one element: it must not be spread before it is needed.

@@ -18,6 +18,20 @@ TEST(Programs, Reductions) {
                                                                {.arguments = {values("abc"), values("abc")}}, 3);
 }
 
+// Equal elements are common among so few values: the first of them is found, whatever devices hold them.
+TEST(Programs, PositionsOfExtremes) {
+  constexpr auto f = [](const auto& floats, const auto& integers) {
+    const auto& [x] = floats;  // [a, b, c]
+    using ts::keepdims;
+    return std::tuple(ts::argmax<0>(integers), ts::argmin<1>(integers, keepdims), ts::argmax(integers),
+                      ts::argmax<1, std::int64_t>(x), ts::argmin<2>(x), ts::argmin(x), ts::any<0>(integers),
+                      ts::all<1>(integers), ts::any<1, 2>(x > 1.0), ts::all(x < 2.0), ts::logsumexp<1>(x),
+                      ts::logsumexp<0, 2>(x, keepdims));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>>, Tensor<2, std::int8_t>>(
+      f, {.arguments = {values("abc"), values<std::int8_t>("ij", -2, 2)}}, 5);
+}
+
 // A product of many elements is far from 1: these are near it, and one row has a zero.
 TEST(Programs, Products) {
   constexpr auto f = [](const auto& floats) {

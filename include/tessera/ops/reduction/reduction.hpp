@@ -2,6 +2,10 @@
 #define TESSERA_OPS_REDUCTION_REDUCTION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
@@ -58,15 +62,56 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   }
 };
 
+/// A reduction of the operand in another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Where the first of the extremes is: the least position of those that are equal to the extreme, or NaN as it is.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using Is = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: indices are std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    const Value past = x.integer(std::numeric_limits<Index>::max(), type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
 /// A reduction bound to the rank of its operand, which is what turns dims into bits.
 template <int Rank, class R> struct RankedReduce {
   template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
+template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
 template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
 constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+  return reduce_by<Reduce<Operation, Mean, Keep, Dims...>>(x, at);
+}
+template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
 }
 
 }  // namespace detail
@@ -111,6 +156,56 @@ template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at 
 }
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any, or all, of the elements along the named dims hold, or are not 0; NaN is not 0. Results are bools. Of no
+/// elements, none holds, and all do. Shapes and communication as of `max`.
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest, or smallest, element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without
+/// a dim, `argmax(x)`, the row-major position among all. Of equal elements it is the first, and where any is NaN, the
+/// first NaN. An Index has to hold the number of elements; of none the result is the largest Index. Shapes as of `max`;
+/// there is no gradient. Communication: over a sharded dim, one all-reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }
 
 }  // namespace tessera
