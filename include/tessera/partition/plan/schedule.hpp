@@ -142,8 +142,7 @@ class Scheduler {
           count_of(step.inputs, v) != 1 || !stored_alike(from, to))
         continue;
       bool aligned = true;
-      for (int d = 0; d < unit.rank; ++d)
-        aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
+      for (int d = 0; d < unit.rank; ++d) aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
       if (!aligned) continue;
       taken[size(v)] = 1;
       return graph_[from.node].index();
