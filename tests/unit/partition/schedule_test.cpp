@@ -6,9 +6,12 @@
 #include "planned.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/optim/sgd.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 
-// Which steps of a plan run fused with the next one, which values are stored nowhere, and what is written over arguments.
+// Which steps of a plan run fused with the next one, which values are stored nowhere, and what is written over
+// arguments.
 
 namespace {
 
@@ -105,15 +108,15 @@ TEST(Schedule, AProductIsSummedWhereTheResultThatIsMadeOfItGoes) {
                       arguments),
                   Fusion::into_result),
             -1);
-  EXPECT_FALSE(any_fused(planned<Matrix, Matrix>(
-      [](auto x, auto w) { return ts::cast<ts::bf16>(ts::matmul(x, w)); }, arguments)));
+  EXPECT_FALSE(any_fused(
+      planned<Matrix, Matrix>([](auto x, auto w) { return ts::cast<ts::bf16>(ts::matmul(x, w)); }, arguments)));
 }
 
 TEST(Schedule, ProductsOfBf16AreRoundedAsTheyAreMade) {
   const std::vector<ts::ArgumentInfo> arguments{tensor(mesh, {32, 64}, {"data"}), tensor(mesh, {64, 256}),
                                                 tensor(mesh, {256})};
-  const Planned plain = planned<Half, Half>([](auto x, auto w) { return ts::matmul(x, w); },
-                                            {arguments[0], arguments[1]});
+  const Planned plain =
+      planned<Half, Half>([](auto x, auto w) { return ts::matmul(x, w); }, {arguments[0], arguments[1]});
   ASSERT_EQ(first(plain, Fusion::rounding), 0);
   EXPECT_EQ(passed(plain, Fusion::rounding).role, ts::ValueRole::fused);
   EXPECT_EQ(main_of(plain).arena_bytes, 0);
@@ -124,10 +127,11 @@ TEST(Schedule, ProductsOfBf16AreRoundedAsTheyAreMade) {
   ASSERT_EQ(first(biased, Fusion::rounding), 0);
   EXPECT_EQ(main_of(biased).arena_bytes, 0);
   // Not with what is no row, and not where the unrounded product is read as well, or the operands are f32.
-  EXPECT_EQ(first(planned<Half, Half, Row>(
-                      [](auto x, auto w, auto b) { return ts::cast<ts::bf16>(ts::matmul<float>(x, w) * b); }, arguments),
-                  Fusion::rounding),
-            -1);
+  EXPECT_EQ(
+      first(planned<Half, Half, Row>(
+                [](auto x, auto w, auto b) { return ts::cast<ts::bf16>(ts::matmul<float>(x, w) * b); }, arguments),
+            Fusion::rounding),
+      -1);
   EXPECT_EQ(first(planned<Half, Half>(
                       [](auto x, auto w) {
                         const auto y = ts::matmul<float>(x, w);
@@ -144,9 +148,9 @@ TEST(Schedule, ProductsOfBf16AreRoundedAsTheyAreMade) {
 }
 
 TEST(Schedule, PartsAreAddedToTheirSumAsTheyAreMade) {
-  const Planned made = planned<Matrix, Matrix>(
-      [](auto x, auto w) { return ts::matmul(x, w); },
-      {tensor(mesh, {32, 64}, {ts::none, "data"}), tensor(mesh, {64, 256}, {"data", "model"})});
+  const Planned made =
+      planned<Matrix, Matrix>([](auto x, auto w) { return ts::matmul(x, w); },
+                              {tensor(mesh, {32, 64}, {ts::none, "data"}), tensor(mesh, {64, 256}, {"data", "model"})});
   ASSERT_EQ(first(made, Fusion::sum), 0);
   const ts::PlanValue& parts = passed(made, Fusion::sum);
   EXPECT_EQ(parts.role, ts::ValueRole::fused);
@@ -209,10 +213,25 @@ TEST(Schedule, AResultIsWrittenOverTheArgumentThatItsStepIsTheLastToRead) {
   EXPECT_EQ(of([](auto w, auto g) { return ts::with_sharding(w * g, {ts::none, "data"}); }, two), std::vector<int>{-1});
 }
 
+struct Layer {
+  Matrix w;
+};
+
+TEST(Schedule, LayersOfAStackAreWrittenOverThoseOfTheArgument) {
+  const std::vector<ts::ArgumentInfo> two{tensor(mesh, {3, 64, 64}, {ts::none, "data"}),
+                                          tensor(mesh, {3, 64, 64}, {ts::none, "data"})};
+  const Planned made = planned<ts::Stack<Layer>, ts::Stack<Layer>>(
+      [](auto layers, auto gradients) { return ts::sgd(layers, gradients); }, two);
+  ASSERT_EQ(donated(made).size(), 1u);
+  ASSERT_GE(donated(made)[0], 0) << made.text();
+  EXPECT_TRUE(value(made, main_of(made).outputs[0]).stacked);
+  EXPECT_FALSE(any_fused(made));
+}
+
 TEST(Schedule, SumsOfAResultThatMayGoOverAnArgumentHaveASpareBlock) {
-  const Planned made = planned<Matrix, Matrix, Matrix>(
-      [](auto w, auto x, auto g) { return w - ts::matmul(x, g); },
-      {tensor(mesh, {64, 64}), tensor(mesh, {64, 32}), tensor(mesh, {32, 64})});
+  const Planned made =
+      planned<Matrix, Matrix, Matrix>([](auto w, auto x, auto g) { return w - ts::matmul(x, g); },
+                                      {tensor(mesh, {64, 64}), tensor(mesh, {64, 32}), tensor(mesh, {32, 64})});
   ASSERT_EQ(first(made, Fusion::into_result), 0);
   EXPECT_EQ(donated(made), std::vector<int>{0});
   EXPECT_TRUE(passed(made, Fusion::into_result).spare);
