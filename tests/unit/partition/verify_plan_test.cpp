@@ -55,4 +55,76 @@ TEST(VerifyPlan, FindsWhatIsBroken) {
             "[plan] a reshard lists the collectives between its shardings: graph 0");
 }
 
+struct Update {
+  constexpr auto operator()(auto w, auto x, auto up, auto down) const {
+    return w - ts::matmul(ts::matmul(ts::gelu(ts::matmul(x, up)), down), up);
+  }
+};
+
+/// What the verifier says of a schedule in which something was changed. Steps: an einsum with gelu as its epilogue,
+/// gelu, an einsum whose parts are summed in place, the reshard that sums them, a product in place of the result, the
+/// result.
+std::string broken_schedule(const std::function<void(ts::GraphPlan&)>& change) {
+  Planned made(ts::Traced<Update, Matrix, Matrix, Matrix, Matrix>::program(), mesh,
+               {tensor(mesh, {32, 256}, {"data", "model"}), tensor(mesh, {32, 64}, {"data"}),
+                tensor(mesh, {64, 256}, {ts::none, "model"}), tensor(mesh, {256, 64}, {"model"})});
+  change(made.plan.graphs[0]);
+  try {
+    ts::verify_plan(made.plan, made.program, made.views.data());
+  } catch (const ts::error& e) {
+    return e.what();
+  }
+  return "valid";
+}
+
+TEST(VerifyPlan, FindsWhatIsBrokenInASchedule) {
+  using Graph = ts::GraphPlan;
+  const auto made_by = [](Graph& g, std::size_t s) -> ts::PlanValue& {
+    return g.values[static_cast<std::size_t>(g.steps[s].outputs[0])];
+  };
+  std::string fusions;
+  EXPECT_EQ(broken_schedule([&](Graph& g) {
+              for (const ts::PlanStep& step : g.steps) fusions += std::to_string(static_cast<int>(step.fusion));
+            }),
+            "valid");
+  ASSERT_EQ(fusions, "104020") << "an epilogue, a sum, a product in a result";
+
+  const auto fused = [](std::size_t s, ts::Fusion fusion) { return [=](Graph& g) { g.steps[s].fusion = fusion; }; };
+  EXPECT_EQ(broken_schedule(fused(1, ts::Fusion::epilogue)),
+            "[plan] a step is fused with the next one, and that with no other: graph 0");
+  EXPECT_EQ(broken_schedule(fused(5, ts::Fusion::epilogue)),
+            "[plan] a step is fused with the next one, and that with no other: graph 0");
+  EXPECT_EQ(broken_schedule(fused(2, ts::Fusion::apart)),
+            "[plan] only fused steps pass on what is not stored: graph 0");
+  EXPECT_EQ(broken_schedule(fused(0, ts::Fusion::rounding)),
+            "[plan] what a fused step makes is stored for an epilogue, and not otherwise: graph 0");
+  EXPECT_EQ(broken_schedule(fused(4, ts::Fusion::sum)),
+            "[plan] a spare block is for sums that may go into a result: graph 0");
+  EXPECT_EQ(broken_schedule([](Graph& g) { g.steps[2].fusion = ts::Fusion::rounding; }),
+            "[plan] boxes are worked on by a fused unit, at the same places: graph 0");
+  // A second reader of what is stored nowhere.
+  EXPECT_EQ(broken_schedule([](Graph& g) {
+              ts::PlanStep again = g.steps[3];
+              again.outputs[0] = static_cast<std::int32_t>(g.values.size());
+              ts::PlanValue copy = g.values[static_cast<std::size_t>(g.steps[3].outputs[0])];
+              copy.first_step = -1;
+              g.values.push_back(copy);
+              g.steps.push_back(again);
+            }),
+            "[plan] what is not stored is read by the next step alone: graph 0");
+  // An epilogue over an operand of the product.
+  EXPECT_EQ(broken_schedule([](Graph& g) { g.steps[1].outputs[0] = g.steps[0].inputs[0]; }),
+            "[plan] a value is made once: graph 0");
+  EXPECT_EQ(broken_schedule([&](Graph& g) { made_by(g, 1).spare = true; }),
+            "[plan] a spare block is for a value that is not stored: graph 0");
+  // What is written over arguments.
+  EXPECT_EQ(broken_schedule([](Graph& g) { g.donated.clear(); }), "[plan] sizes by output: graph 0");
+  EXPECT_EQ(broken_schedule([](Graph& g) { g.donated[0] = 1; }),
+            "[plan] a result is laid out as the argument that it is written over: graph 0");
+  EXPECT_EQ(broken_schedule([](Graph& g) { g.donated[0] = 7; }),
+            "[plan] what a result is written over is an argument: graph 0");
+  EXPECT_EQ(broken_schedule([](Graph& g) { g.outputs.push_back(g.arguments[0]), g.donated.push_back(-1); }),
+            "[plan] an argument is written over by the last step that reads it: graph 0");
+}
+
 }  // namespace

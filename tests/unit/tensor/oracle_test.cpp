@@ -180,6 +180,135 @@ TEST(oracle, what_no_sum_enters_is_compared_to_the_bit) {
   EXPECT_TRUE(rt::run_with_oracle(*executable, collect.leaves).differences.empty());
 }
 
+namespace {
+
+/// A product that is right where it runs alone, as on the one device, and wrong in one element where it is fused.
+class WrongWhenFused final : public rt::PreparedStep {
+ public:
+  static inline const rt::StepFactory* right = nullptr;
+
+  WrongWhenFused(const rt::StepContext& c, const std::vector<std::unique_ptr<rt::PreparedGraph>>& graphs)
+      : layout_(c.layout), made_(c.next->outputs[0]),
+        step_(right[static_cast<std::size_t>(c.units[c.step.unit].kind)](c, graphs)) {}
+  std::int64_t scratch_bytes() const override { return step_->scratch_bytes(); }
+  void run(rt::Frame& frame) const override {
+    step_->run(frame);
+    const ts::DType type = layout_.value(made_).dtype;
+    if (type == ts::DType::bf16) *frame.at<ts::bf16>(layout_[made_], 0) = ts::bf16(100.0f);
+    if (type == ts::DType::f32) *frame.at<float>(layout_[made_], 0) += 100.0f;
+  }
+
+ private:
+  const rt::FrameLayout& layout_;
+  int made_;
+  std::unique_ptr<rt::PreparedStep> step_;
+};
+template <ts::UnitKind Kind>
+std::unique_ptr<rt::PreparedStep> wrong_when_fused(const rt::StepContext& c,
+                                                   const std::vector<std::unique_ptr<rt::PreparedGraph>>& graphs) {
+  if (c.next != nullptr) return std::make_unique<WrongWhenFused>(c, graphs);
+  return WrongWhenFused::right[static_cast<std::size_t>(Kind)](c, graphs);
+}
+
+/// Looks on.
+class Onlooker final : public rt::StepObserver {
+ public:
+  void ran(const rt::FrameLayout&, rt::Frame&, const rt::RanSteps& steps) override { fused += steps.count - 1; }
+  int fused = 0;
+};
+
+std::string bytes_of(const std::vector<ts::Leaf>& results) {
+  std::string bytes;
+  for (const ts::Leaf& leaf : results)
+    for (const ts::StoragePtr& layer : leaf.layers)
+      for (int s = 0; s < layer->shard_count(); ++s)
+        bytes.append(static_cast<const char*>(layer->data(s)),
+                     static_cast<std::size_t>(ts::volume(ts::extents(layer->box(s)))) * ts::size_of(layer->dtype()));
+  return bytes;
+}
+
+/// What a program's plan fuses is what runs, observed or not; and what is wrong in it is found there.
+template <class F, class... Args> void expect_observed(ts::Fusion fusion, F, const Args&... arguments) {
+  SCOPED_TRACE(static_cast<int>(fusion));
+  using Traced = ts::Traced<F, Args...>;
+  std::vector<ts::Leaf> leaves;
+  ts::detail::CollectLeaves collect;
+  std::vector<ts::ArgumentInfo> infos;
+  const auto add = [&](const auto& x) {
+    collect.cursor = collect.leaves.size();
+    collect.leaf(x);
+    infos.push_back({ts::shape(x), ts::sharding(x), 0});
+  };
+  (add(arguments), ...);
+  ts::CompiledProgram compiled = ts::detail::ProgramCode<Traced>::compiled();
+  const auto plan = [&] {
+    return ts::make_plan(compiled.program, compiled.units, mesh, infos.data(), static_cast<int>(infos.size()));
+  };
+  const ts::Plan made = plan();
+  bool has = false;
+  for (const ts::PlanStep& own : made.main().steps) has = has || own.fusion == fusion;
+  ASSERT_TRUE(has) << "the plan fuses it so";
+
+  rt::Executable right(compiled, plan());
+  Onlooker onlooker;
+  const std::string bytes = bytes_of(right.run(collect.leaves));
+  EXPECT_EQ(bytes_of(right.run(collect.leaves, &onlooker)), bytes);
+  EXPECT_GE(onlooker.fused, 1);
+  const rt::OracleRun run = rt::run_with_oracle(right, collect.leaves);
+  EXPECT_TRUE(run.differences.empty()) << run.differences[0].text();
+  EXPECT_EQ(run.unknown, 0);
+
+  WrongWhenFused::right = compiled.steps;
+  std::vector<rt::StepFactory> factories(compiled.steps, compiled.steps + ts::unit_kinds);
+  factories[static_cast<std::size_t>(ts::UnitKind::contraction)] = &wrong_when_fused<ts::UnitKind::contraction>;
+  factories[static_cast<std::size_t>(ts::UnitKind::indexed)] = &wrong_when_fused<ts::UnitKind::indexed>;
+  compiled.steps = factories.data();
+  rt::Executable wrong(compiled, plan());
+  const rt::OracleRun found = rt::run_with_oracle(wrong, collect.leaves);
+  ASSERT_FALSE(found.differences.empty());
+  EXPECT_EQ(found.differences[0].first.index, ts::Shape(found.differences[0].first.index.size(), 0));
+}
+
+}  // namespace
+
+TEST(oracle, fused_steps_are_observed_as_they_ship) {
+  const auto x = input();  // [8/data, 7]
+  const auto w = tensor(7, 5, {}, 2), v = tensor(5, 6, {}, 4);
+  expect_observed(
+      ts::Fusion::epilogue, [](auto a, auto b, auto c) { return ts::matmul(ts::gelu(ts::matmul(a, b)), c); }, x, w, v);
+  expect_observed(
+      ts::Fusion::into_result, [](auto a, auto b) { return ts::tanh(ts::matmul(a, b)); }, x, w);
+  // Sums of uneven parts: the rows of x, 3, 3 and 2, are the terms.
+  expect_observed(
+      ts::Fusion::sum, [](auto a, auto b) { return ts::matmul(ts::transpose<1, 0>(a), b); }, x,
+      tensor(8, 40, {"data"}, 6));
+  const auto half = [](const auto& t) { return ts::eval(ts::cast<ts::bf16>(t)); };
+  expect_observed(
+      ts::Fusion::rounding, [](auto a, auto b) { return ts::matmul(a, b); }, half(tensor(40, 70, {"data"}, 1)),
+      half(tensor(70, 50, {ts::none, "model"}, 2)));
+  // One term an element: no kernel multiplies matrices for it, and it is rounded all the same.
+  expect_observed(
+      ts::Fusion::rounding, [](auto a, auto b) { return ts::matmul(a, b); }, half(tensor(9, 1, {"data"}, 1)),
+      half(tensor(1, 5, {}, 2)));
+}
+
+// A product that is summed where a result goes, which may be over an argument.
+TEST(oracle, fused_steps_run_whether_or_not_an_argument_is_given_up) {
+  constexpr auto update = ts::compile([](auto w, auto x, auto g) { return w - ts::matmul(x, g); });
+  const auto x = tensor(8, 7, {"data"}, 1), g = tensor(7, 5, {}, 2);
+  const auto w = [] { return tensor(8, 5, {"data"}, 3); };
+  const auto lent = w();
+  const auto want = ts::to_host(update(lent, x, g));
+  auto given = w();
+  const void* const memory = ts::storage_of(given).data(0);
+  const auto over = update(std::move(given), x, g);
+  EXPECT_EQ(ts::storage_of(over).data(0), memory) << "in place";
+  EXPECT_EQ(ts::to_host(over), want);
+  EXPECT_EQ(ts::to_host(lent), ts::to_host(w()));
+  ts::OracleScope oracle;
+  EXPECT_EQ(ts::to_host(update(w(), x, g)), want);
+}
+
 TEST(oracle, calls_in_a_scope_are_compared_and_may_give_their_arguments_up) {
   constexpr auto program = ts::compile(step);
   auto [loss, gradient, out] = program(net(), input(), target());
