@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <limits>
 
-#include <tessera/base/monoid.hpp>
-
 #include <gtest/gtest.h>
+
+#include <tessera/base/monoid.hpp>
 
 namespace {
 

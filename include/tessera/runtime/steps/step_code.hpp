@@ -31,7 +31,7 @@ namespace tessera::runtime {
 struct StepNeeds {
   std::uint32_t kinds = 0;  ///< a bit for each UnitKind
   DTypeSet products = 0, attentions = 0, folds = 0, sorted = 0, moved = 0;
-  ReducedTypes scans, partial;  ///< of partial values
+  ReducedTypes scans, partial;  ///< by what they scan with, and by how partial values combine
 
   constexpr void add(UnitKind kind) { kinds |= 1u << static_cast<unsigned>(kind); }
   constexpr bool has(UnitKind kind) const { return (kinds >> static_cast<unsigned>(kind) & 1u) != 0; }
