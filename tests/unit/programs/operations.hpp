@@ -408,11 +408,11 @@ template <class T> void check_everything(int cases = 60) {
         if constexpr (is_bool<T>)
           return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
                                ts::cast<R>(ts::prod<1>(y)), ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)),
-                               flat(x / ts::exp(y) * s));
+                               flat(ts::cumprod<1>(x)), flat(x / ts::exp(y) * s));
         else
           return ts::concat<0>(ts::cast<R>(ts::sum<0>(x)), ts::cast<R>(ts::max<0>(x)), ts::cast<R>(ts::min<1>(y)),
                                ts::cast<R>(ts::prod<1>(y)), ts::cast<R>(ts::mean<0>(y)), flat(ts::cumsum<0>(x)),
-                               flat(x / ts::exp(y) * s), flat(ts::matmul(x, w)));
+                               flat(ts::cumprod<1>(x)), flat(x / ts::exp(y) * s), flat(ts::matmul(x, w)));
       },
       28);
   if constexpr (ts::is_floating_v<T> && stands_for_others<T>)

@@ -309,6 +309,23 @@ TEST(oracle, fused_steps_run_whether_or_not_an_argument_is_given_up) {
   EXPECT_EQ(ts::to_host(update(w(), x, g)), want);
 }
 
+// Row values between passes, partial values, and scans of split dims: products round by their size.
+TEST(oracle, products_are_followed_as_sums_are) {
+  constexpr auto program = ts::compile([](const auto& x) {
+    const auto near = x * 0.5 + 1.0;
+    return ts::value_and_grad([](const auto& v) {
+      const auto shares = v / ts::prod<1>(v, ts::keepdims);
+      return ts::prod(v) + ts::sum(ts::prod<0>(v)) + ts::mean(shares * ts::cumprod<1>(v));
+    })(near);
+  });
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec({"data", "model"}), ts::PartitionSpec({"model", "data"})}) {
+    ts::OracleScope oracle;  // what differs throws
+    const auto [value, gradient] = program(tensor(8, 7, spec, 3));
+    EXPECT_TRUE(std::isfinite(ts::to_host(value)[0]));
+    EXPECT_GE(oracle.compared(), 5);
+  }
+}
+
 TEST(oracle, calls_in_a_scope_are_compared_and_may_give_their_arguments_up) {
   constexpr auto program = ts::compile(step);
   auto [loss, gradient, out] = program(net(), input(), target());

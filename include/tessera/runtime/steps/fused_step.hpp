@@ -211,7 +211,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   static void fill_identity(DType dtype, Reduction reduction, void* data, std::int64_t n) {
     const auto none = [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); };
     with_monoid(reduction, [&]<class M>() {
-      dispatch<M::dtypes>(
+      dispatch<all_partial_types[M::kind]>(
           dtype, [&]<class T>() { std::fill_n(static_cast<T*>(data), n, M::template identity<T>()); }, none);
     });
   }
@@ -305,8 +305,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
       }
     };
     with_monoid(instr.reduction, [&]<class M>() {
-      if (!is_floating(instr.dtype)) return combine.template operator()<M, std::int64_t>();
-      if constexpr (monoids::takes_doubles<M>) combine.template operator()<M, double>();
+      if constexpr (all_partial_types[M::kind] != 0) {
+        if (!is_floating(instr.dtype)) return combine.template operator()<M, std::int64_t>();
+        combine.template operator()<M, double>();
+      }
     });
   }
 };

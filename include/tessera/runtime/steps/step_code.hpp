@@ -35,7 +35,7 @@ namespace tessera::runtime {
 /// What steps are compiled for: the kinds of unit that a program has, each with the element types of first operands.
 struct StepNeeds {
   DTypeSet types[unit_kinds]{};  ///< by UnitKind; 0: the program has no such unit
-  ReducedTypes scans, partial;   ///< of scans and of partial values
+  ReducedTypes scans, partial;   ///< by what they scan with, and by how partial values combine
 
   constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
   constexpr void add(UnitKind kind, DType type) {
