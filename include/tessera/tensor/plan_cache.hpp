@@ -16,7 +16,8 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/mesh/mesh.hpp>
-#include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/plan/make_plan.hpp>
+#include <tessera/partition/plan/plan_options.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
