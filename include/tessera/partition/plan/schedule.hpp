@@ -149,16 +149,19 @@ class Scheduler {
     }
     return -1;
   }
-  /// Of a product whose sums go where a result will be: whether the result may still be written over its argument. An
-  /// argument that the product reads itself stays as it is.
+  /// Of a product whose sums go where a result will be: whether the result may still be written over an argument. One
+  /// that the product reads itself stays as it is.
   constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
+    bool kept = false;
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
-      if (plan_.outputs[k] != next.outputs[0] || plan_.donated[k] < 0) continue;
-      const int argument = plan_.arguments[size(plan_.donated[k])];
-      if (count_of(step.inputs, argument) == 0) return true;
-      plan_.donated[k] = -1;
+      std::int32_t& argument = plan_.donated[k];
+      if (plan_.outputs[k] != next.outputs[0] || argument < 0) continue;
+      if (count_of(step.inputs, plan_.arguments[size(argument)]) > 0)
+        argument = -1;
+      else
+        kept = true;
     }
-    return false;
+    return kept;
   }
 
   // ---- fusions
