@@ -108,13 +108,11 @@ class FusedWriter {
     const Node& node = graph_[id];
     const OpKind kind = row_of(node).kind;
     Instr instr{.kind = InstrKind::compute,
-                .op = node.op,
                 .dtype = node.dtype,
                 .level = form(id) == SpaceForm::element ? Level::element : Level::row};
     if (kind == OpKind::index) {
       int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
       instr.kind = InstrKind::index;
-      instr.op = Op::iota;
       instr.a = static_cast<std::uint8_t>(dim);
       if (dim != unit_.rank - 1) instr.level = Level::row;
       instr_of_[m] = add(instr);
@@ -136,11 +134,12 @@ class FusedWriter {
         return;
       }
       instr.kind = InstrKind::reduce;
-      instr.op = Op::constant;
       instr.reduction = row_of(node).reduction;
       instr.level = Level::row;
       ++instr.phase;
       if (instr.phase >= fused_.phases) fused_.phases = static_cast<std::uint8_t>(instr.phase + 1);
+    } else {
+      instr.op = node.op;
     }
     instr_of_[m] = add(instr);
   }

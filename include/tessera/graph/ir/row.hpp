@@ -167,7 +167,7 @@ struct OpRow {
   std::uint8_t flops = 1;          ///< an element of the result
   std::uint8_t lane_cost = 1;      ///< an element of the result, in additions of vectors
   std::uint8_t shape_only = 0;     ///< bit i: operand i gives its shape, and its elements are never read
-  bool optional_operands = false;  ///< operands behind the first may be absent
+  bool optional_operands = false;  ///< operands after the first may be absent
   std::int8_t sharded_as = -1;     ///< an operand that the result is sharded as
   bool constrains = false;         ///< says how a value is sharded, see Constraint
   bool scatters = false;           ///< adds its first operand into zeros, at the indices that its second holds

@@ -90,19 +90,20 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   using S = lanes_of<From>;
   const auto& a = step.a_varies ? own : shared;
   const auto& b = step.b_varies ? own : shared;
-  if constexpr (O == Op::cast) {
+  constexpr const OpRow& row = row_of(O);
+  if constexpr (row.converts) {
     // A cast in the program rounds here; a value that is merely computed as bf16 is rounded where it is stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
-  } else if constexpr (O == Op::select) {
+  } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;
     own.template get<T>(step.to) =
         apply<O>(a.template get<bool>(step.a), b.template get<S>(step.b), c.template get<S>(step.c));
   } else {
     const auto result = [&]() TESSERA_INLINE_LAMBDA {
-      if constexpr (O == Op::div && std::is_floating_point_v<T>)
+      if constexpr (row.divides && std::is_floating_point_v<T>)
         if (step.a_varies && !step.b_varies)
           return divide_by_invariant(a.template get<S>(step.a), b.template get<S>(step.b));
-      if constexpr (uses_b(O) || O == Op::broadcast)
+      if constexpr (row.arity == 2)
         return apply<O>(a.template get<S>(step.a), b.template get<S>(step.b));
       else
         return apply<O>(a.template get<S>(step.a));

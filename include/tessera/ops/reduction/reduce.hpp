@@ -7,20 +7,23 @@
 
 namespace tessera::build {
 
+/// The dims of a reduction, and those of static extent 1.
+constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced) {
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
+    ++made.rank;
+  }
+}
 /// Reduces the dims in the bit set.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   const Reduction reduction = row_of(op).reduction;
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);
   if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
-  Node made{.op = op, .dtype = x.dtype()};
-  for (int d = 0; d < x.rank(); ++d) {
-    const bool reduced = (dims >> d & 1) != 0;
-    if (reduced && !keep) continue;
-    if (reduced || x.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
-    ++made.rank;
-  }
-  made.labels = Reduced{static_cast<std::uint8_t>(dims), keep}.pack();
+  const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
+  Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
+  reduced_dims(made, x.node(), reduced);
   return x.make(made, {x.id});
 }
 

@@ -73,15 +73,9 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Reduced reduced = Reduced::of(node);
   if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-  int rank = 0;
-  unsigned unit = 0;
-  for (int d = 0; d < from.rank; ++d) {
-    if (reduced.has(d) && !reduced.keep) continue;
-    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
-    ++rank;
-  }
-  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
-                                                                            : "the result has the dims that are kept";
+  Node made{.dtype = from.dtype};
+  build::reduced_dims(made, from, reduced);
+  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are kept";
 }
 
 inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {

@@ -18,11 +18,11 @@ namespace tessera::runtime {
 /// What an elementwise operation makes of numbers.
 inline double apply_number(Op op, DType to, DType from, double a, double b, double c) {
   const OpRow& row = row_of(op);
-  if (op == Op::cast) {
+  if (row.converts) {
     if (to == DType::bool_) return a != 0;
     return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
   }
-  if (op == Op::div && !is_floating(to)) return b == 0 ? 0 : std::trunc(a / b);
+  if (row.divides && !is_floating(to)) return b == 0 ? 0 : std::trunc(a / b);
   return row.number(a, b, c);
 }
 
