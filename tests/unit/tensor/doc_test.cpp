@@ -136,8 +136,8 @@ device 3, replica 1, [2:3,0:2], 2 elements
   EXPECT_EQ(ts::to_host(y)[0], 12.f);       // 2 x 2 elements of 3 features in the corner
   EXPECT_EQ(ts::to_host(y)[4 * 4], 27.f);   // 3 x 3 in the middle
 
-  auto back = ts::ones<float>({3, 3, 4, 3}, mesh);                     // [taps, in-features, out-features]
-  ts::ShardedTensor<float, 4> z = ts::conv_transpose2d(y, back, {.strides = {2, 2}, .padding = {1, 1}});   // [2, 5, 5, 3]
+  auto transposed = ts::ones<float>({3, 3, 4, 3}, mesh);               // [taps, in-features, out-features]
+  ts::ShardedTensor<float, 4> z = ts::conv_transpose2d(y, transposed, {.strides = {2, 2}, .padding = {1, 1}});   // [2, 5, 5, 3]
   EXPECT_EQ(ts::shape(z), (ts::Shape{2, 5, 5, 3}));
   EXPECT_EQ(ts::to_host(z)[0], 4 * 12.f);                         // the window in the corner alone, of 4 features
   EXPECT_EQ(ts::to_host(z)[(5 + 1) * 3], 4 * (12 + 18 + 18 + 27.f));   // four windows meet
