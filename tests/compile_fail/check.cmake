@@ -1,9 +1,13 @@
 # Compiles SOURCE with COMPILER and FLAGS. KIND twin: it must compile. KIND failure: it must not, with the message that
 # its first line expects; `// expect first:` is for a message that comes before any other error. At most 5 lines of it are
 # the library's, which begin with a place in one of its headers or hold its text; what includes what, and source lines
-# that compilers repeat, are not counted. A second line `// lines: <n>` allows another number.
+# that compilers repeat, are not counted. A second line `// lines: <n>` allows another number. PRECOMPILED: a header that
+# SOURCE includes as well, first, and that may be precompiled.
 
 set(command ${COMPILER} -std=c++20 -fsyntax-only ${FLAGS} ${SOURCE})
+if(PRECOMPILED)
+  list(APPEND command -include ${PRECOMPILED})
+endif()
 if(KIND STREQUAL "twin")
   list(APPEND command -DTESSERA_TWIN)
 endif()
